@@ -2,11 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 import grpc
+import psycopg
 from recollect.v1.update_pb2 import Update
+from recollect_server.storage.logs.order import Mark
 
 from tests.crash.checker import note, send
 from tests.crash.history import Call, History
@@ -16,6 +18,17 @@ from tests.waiting import until
 
 LONGEST = 120.0  # seconds that a caller repeats a call
 _ALL = {"max_turns": 10_000, "max_tokens": 10_000_000}
+# Whether a change at a place or behind it, of before the last takeover, ran beside a transaction
+# that did not commit.
+_IS_IN_DOUBT = """
+    SELECT EXISTS (
+        SELECT FROM recollect.changes c, generate_series(
+            pg_snapshot_xmin(c.seen)::text::bigint, c.xid::text::bigint - 1) AS beside
+        WHERE c.space = 'default' AND c.xid >= %s::text::xid8
+          AND c.xid < (SELECT began FROM recollect.timelines ORDER BY id DESC LIMIT 1)
+          AND NOT pg_visible_in_snapshot(beside::text::xid8, c.seen)
+          AND pg_xact_status(beside::text::xid8) <> 'committed')
+"""
 
 
 class Load:
@@ -81,9 +94,9 @@ class Load:
         self.answered.append(time.monotonic())
 
 
-def told_of(one: Subscriber, name: str) -> Subscriber:
+def until_update_of(one: Subscriber, name: str, target: str | None = None) -> Subscriber:
     """Wait until a subscriber is told of a conversation. One whose stream ended because PostgreSQL
-    was away comes back with its cursor, as clients do.
+    was away comes back with its cursor, as clients do, to another server if one is named.
     """
 
     def is_told() -> bool:
@@ -93,15 +106,39 @@ def told_of(one: Subscriber, name: str) -> Subscriber:
         one.until(lambda: one.error or is_told())
         if one.error is not None:
             assert one.error.code() is grpc.StatusCode.UNAVAILABLE, one.error
-            one.resume()
+            one.resume(target)
     return one
 
 
-def changes_of(one: Subscriber, wants: Callable[[Update], bool] = lambda _: True) -> list[str]:
-    """Return the places of the changes that a subscriber was told, in their order."""
+def is_reset(one: Subscriber) -> bool:
+    """Return whether a stream began again with a snapshot."""
+    return any(it.reset for it in one.updates)
+
+
+def forget_reset(one: Subscriber, count: int, url: str) -> list[Update]:
+    """Let a subscriber forget its reset, and all but its first `count` updates, so that it can read
+    the rest again. Return the rest that came before the reset. Fails unless the server had to reset
+    it: a transaction beside its last change, or a later one, did not commit, and what took over
+    cannot tell a rollback from a commit that it never got.
+    """
+    end = next(at for at, it in enumerate(one.updates) if it.reset)
+    mark = Mark.of(next(it.cursor for it in reversed(one.updates[:end]) if it.cursor))
+    assert mark is not None
+    with psycopg.connect(url) as connection:
+        row = connection.execute(_IS_IN_DOUBT, [str(mark.key.transaction)]).fetchone()
+    assert row == (True,), f"reset behind {mark}, and not for a rollback"
+    before = one.updates[count:end]
+    one.forget(count)
+    return before
+
+
+def changes_of(
+    updates: Iterable[Update], wants: Callable[[Update], bool] = lambda _: True
+) -> list[str]:
+    """Return the places of the changes among updates, in their order."""
     return [
         it.cursor.rpartition("-")[2]
-        for it in one.updates
+        for it in updates
         if it.cursor
         and it.WhichOneof("kind") not in {"conversation_loaded", "heartbeat"}
         and wants(it)

@@ -29,7 +29,14 @@ from tests.channels.conftest import ALEX, ALEX_MAIL, STRANGER, Post, home
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.checker import check, repeat
 from tests.crash.load import connected, process
-from tests.database.load import Load, changes_of, contents_of, told_of
+from tests.database.load import (
+    Load,
+    changes_of,
+    contents_of,
+    forget_reset,
+    is_reset,
+    until_update_of,
+)
 from tests.database.test_streams import draft_of
 from tests.postgres import Postgres, copy_transcripts, pooled, running
 from tests.server.conftest import Connect, Service, agent, code_of, user
@@ -132,9 +139,9 @@ def test_a_synchronous_standby_takes_over_and_nothing_is_lost_doubled_or_told_ot
                 caller.result()
         last = services[0].create()
         for one in watched.subscribers:
-            told_of(one, last.id)
+            until_update_of(one, last.id)
             assert not any(it.reset for it in one.updates)
-        first, second, third = map(changes_of, watched.subscribers)
+        first, second, third = (changes_of(it.updates) for it in watched.subscribers)
         assert first == second == third
         stall = load.longest_stall()
         assert stall < seconds + MOST, (
@@ -148,6 +155,39 @@ def test_a_synchronous_standby_takes_over_and_nothing_is_lost_doubled_or_told_ot
         assert [verdict.problems for verdict in verdicts] == [[], []]
         assert verdicts[0].acknowledged > 2 * ACKNOWLEDGED
         assert contents_of(services[0]) == contents_of(services[1])
+
+
+@pytest.mark.timeout(180)
+def test_a_stream_that_is_reset_for_a_rollback_beside_its_last_change_shows_everything(
+    cluster: Cluster, start_server: Start, connect: Connect, watched: Watched
+) -> None:
+    """The standby has all that the stream delivered, and cannot know it."""
+    texts = ["A walrus sleeps", "It snores", "It wakes"]
+    url = cluster.renew()
+    cluster.wait_for_standby()
+    server = start_server(store=url)
+    service = connect(server)
+    stream = Subscriber(server.target).ready()
+    watched.subscribers.append(stream)
+    count = len(stream.updates)
+    name = service.conversation_of(texts[0])
+    with psycopg.connect(cluster.url) as beside:
+        beside.execute("SELECT pg_current_xact_id()")
+        service.append(name, user(texts[1]))
+        beside.rollback()
+    stream.until(lambda: stream.messages() == texts[:2])
+    cluster.fail_over()
+    until(lambda: is_answered(lambda: service.append(name, user(texts[2]), request_id="r1")))
+    until_update_of(stream, service.create().id)
+    assert is_reset(stream)
+    loaded = [it.content for one in stream.of("conversation_loaded") for it in one.messages]
+    assert {*loaded, *stream.messages()[2:]} == {*texts}
+    before = changes_of(forget_reset(stream, count, cluster.url))
+    stream.resume()
+    until_update_of(stream, service.create().id)
+    assert not is_reset(stream)
+    assert stream.messages() == texts
+    assert changes_of(stream.updates[count:])[: len(before)] == before
 
 
 def shown(service: Service, word: str) -> set[str]:
@@ -199,7 +239,7 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
         lost = Lost(cluster, services, servers[2].stop)
         del servers[2], services[2]
         for one in streams:
-            told_of(one, lost.second)
+            until_update_of(one, lost.second)
             one.until(lambda one=one: one.of("conversation_deleted"))  # type: ignore[misc]
         cursors = [one.cursor for one in streams]
         # Above the oldest transaction that runs streams tell nothing, but a snapshot has it.

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.conftest import LONG
 from tests.crash.checker import check, repeat
 from tests.crash.load import connected, process
-from tests.database.load import Load, changes_of, contents_of, told_of
+from tests.database.load import Load, changes_of, contents_of, until_update_of
 from tests.postgres import copy_transcripts, running
 from tests.server.conftest import user
 from tests.streaming.conftest import Subscriber, Watched
@@ -143,10 +143,10 @@ def test_a_server_that_is_cut_off_refuses_in_time_and_goes_on_where_the_others_a
         assert max(loads[1].refusals) < REFUSED_WITHIN, (refusal_seconds, recovery_seconds)
         last = services[1].append(services[0].create().id, user("Together again"))
         for one in watched.subscribers:
-            told_of(one, last.conversation.id)
+            until_update_of(one, last.conversation.id)
             one.until(lambda one=one: "Together again" in one.messages())  # type: ignore[misc]
             assert not any(it.reset for it in one.updates)
-        first, second = map(changes_of, watched.subscribers)
+        first, second = (changes_of(it.updates) for it in watched.subscribers)
         assert first == second
         copy_transcripts(url, tmp_path / "copied")
         for load in loads:

@@ -30,7 +30,7 @@ from tests.conftest import LONG, MovableClock, Start
 from tests.crash.checker import check, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, Process, connected, process
-from tests.database.load import changes_of, contents_of
+from tests.database.load import changes_of, contents_of, forget_reset, is_reset, until_update_of
 from tests.postgres import Postgres, copy_transcripts, running
 from tests.server.conftest import Connect, Service, delete_index, user
 from tests.streaming.conftest import Subscriber, Watched
@@ -158,9 +158,11 @@ class Pair:
             return True
         return False
 
-    def check_streams(self, since: int) -> None:
+    def check_streams(self, since: int, received: list[int]) -> None:
         """Check that both streams tell the same, and of each acknowledged message once. Of a
-        conversation that was deleted meanwhile one may tell no more than that.
+        conversation that was deleted meanwhile one may tell no more than that. `received`: how
+        many updates each stream brought before; one that a standby had to reset is read again from
+        there.
         """
         deleted = {call.conversation_id for call in self.history.calls() if call.kind == "delete"}
 
@@ -168,18 +170,17 @@ class Pair:
             return update.conversation_id not in deleted
 
         last = self.services[0].create().id
-        for started, one in zip(self.processes, self.watched.subscribers, strict=True):
-
-            def is_told(one: Subscriber = one) -> bool:
-                return any(it.conversation_id == last for it in one.updates[-100:])
-
-            while not is_told():
-                one.until(lambda one=one: one.error or is_told())  # type: ignore[misc]
-                if one.error is not None:
-                    assert one.error.code() is grpc.StatusCode.UNAVAILABLE, one.error
-                    one.resume(started.target)
-            assert not any(it.reset for it in one.updates)
-        first, second = (changes_of(it, is_there) for it in self.watched.subscribers)
+        for started, one, count in zip(
+            self.processes, self.watched.subscribers, received, strict=True
+        ):
+            until_update_of(one, last, started.target)
+            if is_reset(one):
+                before = changes_of(forget_reset(one, count, self.url), is_there)
+                one.resume(started.target)
+                until_update_of(one, last, started.target)
+                assert changes_of(one.updates[count:], is_there)[: len(before)] == before
+            assert not is_reset(one)
+        first, second = (changes_of(it.updates, is_there) for it in self.watched.subscribers)
         assert first == second
         counts = Counter(
             (it.conversation_id, message.sequence)
@@ -260,6 +261,7 @@ ROUNDS = int(os.environ.get("REPLICA_ROUNDS", "250" if LONG else "1"))
 def run_round(pair: Pair, fault: str, seed: int, copied: Path, figures: Figures) -> None:
     """Let one fault happen under load, and check what both servers have and told."""
     since = len(pair.history.calls())
+    received = [len(it.updates) for it in pair.watched.subscribers]
     with pair.under_load(seed):
         FAULTS[fault](pair)
     for service in pair.services:
@@ -274,7 +276,7 @@ def run_round(pair: Pair, fault: str, seed: int, copied: Path, figures: Figures)
     verdicts = [check(pair.history, service, copied, since) for service in pair.services]
     assert [verdict.problems for verdict in verdicts] == [[], []]
     assert verdicts[0].acknowledged == verdicts[1].acknowledged
-    pair.check_streams(since)
+    pair.check_streams(since, received)
     figures.acknowledged += verdicts[0].acknowledged
     figures.rounds[fault] += 1
 
@@ -298,7 +300,7 @@ def test_both_servers_say_what_was_acknowledged_once_and_in_one_order_whatever_f
             for seed, fault in enumerate(faults[first : first + _ROUNDS_A_PAIR], first):
                 run_round(pair, fault, seed, folder / "copied", figures)
             assert contents_of(pair.services[0]) == contents_of(pair.services[1])
-            figures.changes += len(changes_of(pair.watched.subscribers[0]))
+            figures.changes += len(changes_of(pair.watched.subscribers[0].updates))
         pair.watched.check()
         sys.stdout.write(f"{figures}\n")
     assert figures.acknowledged > 30

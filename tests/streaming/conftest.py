@@ -89,6 +89,14 @@ class Subscriber(Collector[Update]):
             self._channel = channel_to(target, [("grpc.use_local_subchannel_pool", 1)])
         self._connect(self.fields | {"cursor": self.cursor})
 
+    def forget(self, count: int) -> None:
+        """Disconnect, and forget all but the first `count` updates."""
+        self.drop()
+        del self.updates[count:]
+        for run in self.runs:
+            del run[count:]
+            count -= len(run)
+
     def close(self) -> None:
         self.drop()
         self._channel.close()
