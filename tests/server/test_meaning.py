@@ -21,6 +21,8 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.snippets import LENGTH, passage_at
 from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
 from recollect_server.inference.weights import look, shipped
+from recollect_server.services.recall.embedding import Embedding
+from recollect_server.services.recall.embedding_plan import Plan
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.storage.index import checking as index
 from recollect_server.storage.index.postings import KeywordScores
@@ -400,19 +402,28 @@ def test_of_a_conversation_without_words_that_is_deleted_nothing_stays_among_the
     assert vectors.state_of(server.folder).lines.keys() == {other}
 
 
+@pytest.mark.parametrize("is_whole", [False, True], ids=["what changed", "everything"])
 def test_notes_that_a_redaction_leaves_are_found_though_embedding_looked_between_its_steps(
-    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch, is_whole: bool
 ) -> None:
-    """The vectors of all notes go, a moment behind the index: those of earlier turns come back."""
+    """The vectors of all notes go, a moment behind the index: those of earlier turns come back,
+    whether the next look is one at what changed or, with another plan, at everything.
+    """
     plain = service.conversation_of("Yes.", "Fine by me.")
     service.abbreviate(plain, "They agreed to adopt a puppy from the shelter.")
     service.append(plain, user("Nothing."))
     settled(service, "getting a dog", [plain])
-    forget_lines = VectorStore.forget_lines
+    forget_lines, look = VectorStore.forget_lines, Embedding._look
 
     def look_and_forget(self: VectorStore, name: str, lines: Collection[int]) -> int:
         until(lambda: vectors.state_of(server.folder).lines == index.state_of(server.folder).lines)
+        if is_whole:
+            monkeypatch.setattr(Embedding, "_look", look_at_everything)
         return forget_lines(self, name, lines)
+
+    def look_at_everything(self: Embedding, plan: Plan) -> None:
+        self._plan_name = "another"
+        look(self, plan)
 
     monkeypatch.setattr(VectorStore, "forget_lines", look_and_forget)
     redact(service, plain, sequence=5)
@@ -461,7 +472,7 @@ def test_a_new_index_works_no_vector_out_again(
     text = vectors.vectors_of(model, [hash_of(KYOTO)])[hash_of(KYOTO)]
     # What the model would never say: whoever works it out again, shows it.
     vectors.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
-    vectors.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of(KYOTO), -text, b"")], {})
+    vectors.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of(KYOTO), -text, bytes(32))], {})
     vectors.close()
     embed, worked = Embedder.embed_pieces, []
 

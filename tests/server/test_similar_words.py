@@ -223,6 +223,22 @@ def test_a_text_of_two_conversations_gets_its_word_pieces_though_the_delete_of_o
     assert (staying, 2) in compared(service.search(QUESTION, explain=True))
 
 
+def test_a_text_that_an_older_server_took_for_one_without_word_pieces_gets_them(
+    start_server: Start, connect: Connect, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    server = start_server(embedder="onnx", data_dir=folder)
+    service = connect(server)
+    talk = talk_of_people(service)
+    until_embedded(service, server)
+    server.stop()
+    with closing(sqlite3.connect(server.folder / "vectors.db")) as connection, connection:
+        connection.execute("UPDATE codes SET codes = x''")
+    service = connect(start_server(embedder="onnx", data_dir=folder))
+    until(lambda: (talk, 2) in compared(service.search(QUESTION, explain=True)))
+    assert compared(service.search(QUESTION, explain=True))[talk, 2] > 0
+
+
 @pytest.mark.parametrize("way", ["delete", "redact"])
 def test_what_goes_takes_the_codes_of_its_words_along(
     service: Service, server: RunningServer, way: str

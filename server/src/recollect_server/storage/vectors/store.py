@@ -337,15 +337,16 @@ class VectorStore:
             return int(connection.execute("SELECT coalesce(max(text), 0) FROM texts").get)
 
     def uncoded(self, model: int, between: tuple[int, int], most: int) -> list[Uncoded]:
-        """Return texts of a model whose word pieces have no codes, the newest first, of those with
-        numbers between two. Texts of abbreviations alone are left out.
+        """Return texts of a model whose word pieces have no codes, or the empty ones of an older
+        server, the newest first, of those with numbers between two. Texts of abbreviations alone
+        are left out.
         """
         with self._using() as connection:
             # `+`: by their numbers. The index of a model's texts would be read whole.
             query = (
                 "SELECT text, hash FROM texts t WHERE +model = ? AND text > ? AND text < ?"
-                " AND NOT EXISTS (SELECT 1 FROM codes c WHERE c.text = t.text) AND EXISTS"
-                " (SELECT 1 FROM places p WHERE p.text = t.text AND p.place & ?)"
+                " AND NOT EXISTS (SELECT 1 FROM codes c WHERE c.text = t.text AND length(codes))"
+                " AND EXISTS (SELECT 1 FROM places p WHERE p.text = t.text AND p.place & ?)"
                 " ORDER BY text DESC LIMIT ?"
             )
             rows: list[tuple[int, bytes]] = connection.execute(
@@ -368,7 +369,7 @@ class VectorStore:
         """Keep the codes of texts that are still there, by their numbers."""
         with self._using() as connection:
             connection.executemany(
-                "INSERT OR IGNORE INTO codes SELECT text, ? FROM texts WHERE text = ?",
+                "INSERT OR REPLACE INTO codes SELECT text, ? FROM texts WHERE text = ?",
                 [(of, text) for text, of in codes.items()],
             )
 
