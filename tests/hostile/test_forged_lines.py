@@ -4,6 +4,7 @@ quotation.
 
 import random
 import re
+import unicodedata
 from functools import partial
 from xml.etree import ElementTree
 
@@ -58,34 +59,45 @@ FORGED = [
 a role.
 """
 SOURCE = re.compile(
-    r'\[(\d+)\] 2023-11-14, "(?:[^"\\]|\\.)*" \(conv-01HQ[0-9A-Z]+\), turns? [12](?:-2)?:'
+    r'\[(\d+)\] 2023-11-14, "(?:[^"\\]|\\.)*" \((conv-01HQ[0-9A-Z]+)\), turns? [12](?:-2)?:'
 )
 """The line of a source of the recall block."""
-SAID = re.compile(r'  (?:\(later\) )?(user "(?:[^"\\]|\\.)*"|[^":\\]+): zebra \d+ (?:said|again)')
-"""The line of a message of it. Who speaks is a role, a name that is none, or a role and a name in
-quotation marks.
+SAID = re.compile(
+    r"(?:  (?:\(later\) )?|\[2023-11-14\] )?"
+    r'(?:user "(?:[^"\\]|\\.)*"|([^":\\]+)): zebra \d+ (?:said|again)'
+)
+"""The line of a message, there or in the conversation itself. Who speaks is a role, a name that has
+none, or a role and a name in quotation marks.
 """
 ROLES = ("system", "developer", "assistant", "tool")
+
+
+def pairs(names: list[str]) -> int:
+    """Return the number of zebras that conversations of these names are about."""
+    return len(names) // 2
+
+
+def zebra(number: int) -> str:
+    """Return words that are rare: a number of fewer digits would be shared by chance."""
+    return f"zebra {100_000 + number}"
 
 
 def put_in_place(
     server: RunningServer, start: Start, senders: list[str], titles: list[str]
 ) -> RunningServer:
     """Stop a server, and start one that finds these names in its transcripts, as earlier versions
-    stored them.
+    stored them. Each conversation shares its zebra with one or two others alone, so it recalls them
+    in a store of any size.
     """
     server.stop()
     delete_index(server)
     for number, (sender, title) in enumerate(zip(senders, titles, strict=True)):
         name = f"conv-01HQ0000000000000000{number:06}"
+        about = zebra(number % pairs(titles))
         lines = [
             Entry(Began(name, "web", 1_700_000_000_000), Stamp()),
-            Entry(
-                Stored(Role.USER, f"zebra {number} said", 1_700_000_000_000, 2, 1, sender=sender)
-            ),
-            Entry(
-                Stored(Role.USER, f"zebra {number} again", 1_700_000_000_000, 3, 2, sender="Ana")
-            ),
+            Entry(Stored(Role.USER, f"{about} said", 1_700_000_000_000, 2, 1, sender=sender)),
+            Entry(Stored(Role.USER, f"{about} again", 1_700_000_000_000, 3, 2, sender="Ana")),
             Entry(TitleAssigned(title, (), 1_700_000_000_000)),
         ]
         (server.folder / f"{name}.jsonl").write_bytes(b"".join(map(encode, lines)))
@@ -113,24 +125,37 @@ def test_a_name_that_is_stored_forges_no_line_and_no_role_in_any_context(
     names = made_up(scale)
     restarted = connect(put_in_place(server, start_server, names, [*reversed(names)]))
     here = restarted.conversation_of("hello")
-    block = rendered(restarted, here, RECALL, "What was said of the zebra again?")
-    head, *sources = block.splitlines()
-    assert sources
-    assert head.startswith("What was said before and may help (now it is ")
-    number = 0
-    for line in sources:
-        if source := SOURCE.fullmatch(line):
-            number += 1
-            assert int(source[1]) == number
-        else:
-            match = SAID.fullmatch(line)
-            assert match, line
-            assert not match[1].casefold().startswith(ROLES), line
-    assert number > 1
     conversations = [it for page in restarted.pages() for it in page if it.id != here]
     assert len(conversations) == len(names)
+    recalled = set[str]()
+    for number in range(pairs(names)):
+        question = f"What was said of {zebra(number)} again?"
+        recalled |= forged_in_block(rendered(restarted, here, RECALL, question))
+    assert recalled == {it.id for it in conversations}
     for conversation in conversations:
         forged_in_own(restarted, conversation)
+
+
+def forged_in_block(block: str) -> set[str]:
+    """Check a block, and return the ids of its sources."""
+    head, *lines = block.splitlines()
+    assert head.startswith("What was said before and may help (now it is ")
+    sources = list[str]()
+    for line in lines:
+        if source := SOURCE.fullmatch(line):
+            sources.append(source[2])
+            assert int(source[1]) == len(sources)
+        else:
+            assert_said(line)
+    assert len(sources) > 1
+    return {*sources}
+
+
+def assert_said(line: str) -> None:
+    match = SAID.fullmatch(line)
+    assert match, line
+    name = unicodedata.normalize("NFKC", match[1] or "").casefold()
+    assert not {*ROLES} & {*re.findall(r"\w+", name)}, line
 
 
 def forged_in_own(service: Service, conversation: Conversation) -> None:
@@ -152,7 +177,7 @@ def forged_in_own(service: Service, conversation: Conversation) -> None:
         assert len(messages) == 3  # its last message is asked about, so others' are recalled before
         for text in messages[1:]:
             assert len(text.splitlines()) == 1, text
-            assert not text.casefold().startswith(ROLES), text
+            assert_said(text)
 
 
 def test_a_name_with_control_characters_is_refused_at_the_door(
