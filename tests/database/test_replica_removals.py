@@ -20,7 +20,7 @@ from recollect_server.services.space.deletion import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogStore, Version
+from recollect_server.storage.logs.store import LogStore, LogUnavailable, Version
 from recollect_server.storage.postgres.store import PostgresStore
 from ulid import ULID
 
@@ -431,6 +431,35 @@ def test_a_server_that_others_took_for_gone_keeps_no_word_of_what_they_deleted(
     until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
     until(lambda: set(two.found("zebra")) == {other} and two.found("butter") == [redacted])
     assert said(two, redacted) == said(one, redacted)
+
+
+def test_a_delete_that_was_cut_short_is_hidden_though_others_cannot_be_read(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    unread, lost, name = (one.conversation_of(it) for it in ("zebra", "apricot", "butter"))
+    assert {it.id for it in two.pages()[0]} == {unread, lost, name}
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    refused = {lost, name}
+
+    def refusing(method: Any) -> Any:
+        def refuse(self: PostgresStore, log: str, *arguments: Any) -> Any:
+            if self is space.store and log in refused:
+                raise LogUnavailable(log, "read", "invalid page in block 7")
+            return method(self, log, *arguments)
+
+        return refuse
+
+    for method in (PostgresStore.read, PostgresStore.raw):
+        monkeypatch.setattr(PostgresStore, method.__name__, refusing(method))
+    monkeypatch.setattr(space.deletions, "finish_interrupted", lambda *_: True)
+    for it in (lost, name):
+        assert code_of(lambda it=it: two.delete(it)) == "UNAVAILABLE"  # type: ignore[misc]
+    refused.remove(name)
+    refused.add(unread)
+    one.append(unread, user("walrus"))
+    assert name not in {it.id for it in two.pages()[0]}
+    assert unread in space.doubt
 
 
 def test_words_of_a_delete_that_others_ended_go_though_the_index_refuses_once(

@@ -6,7 +6,7 @@ start-up and a new index take them by `erasing.finish_delete`.
 """
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -175,17 +175,14 @@ class Deletions:
         except LogNotFound:  # who ended the delete wrote it
             catch_up_forgotten(self._parts.store, index)
 
-    def hide_unfinished(self) -> None:
-        """Let nobody find what is deleted and was not removed here, because the store refused a
-        step. Raises DataUnavailable. Hold no lock.
+    def unfinished(self) -> Iterator[str]:
+        """Yield what is deleted and was not removed here, because the store refused a step: until
+        it is followed, it is found. Raises DataUnavailable.
         """
-        for conversation_id in list(self._deletes):
-            is_under_way = self._under_way(conversation_id) is not None
-            if (
-                not is_under_way
-                and self._parts.projection.index.indexed(conversation_id) is not None
-            ):
-                self.follow(conversation_id)
+        for name in list(self._deletes):
+            is_under_way = self._under_way(name) is not None
+            if not is_under_way and self._parts.projection.index.indexed(name) is not None:
+                yield name
 
     @property
     def is_any_left(self) -> bool:

@@ -18,7 +18,7 @@ its call, so callers that wait at once share one.
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -243,8 +243,9 @@ class Following:
                     self._before_takeover = ""
                 self._compare_lengths()
                 self._must_compare = False
-            failure = self._take_in_due()
-            self._deletions.hide_unfinished()
+            failure = self._take_each(list(self._due), self._take_in_due)
+            not_hidden = self._take_each(self._deletions.unfinished(), self._deletions.follow)
+            failure = failure or not_hidden
         except DataUnavailable as error:
             failure = failure or str(error)
         if not failure:
@@ -255,23 +256,27 @@ class Following:
             log.warning("changes_not_followed", reason=failure)
         self.failure = f"what other servers wrote is not known: {failure}"
 
-    def _take_in_due(self) -> str:
-        """Take in what is due. Return why one log could not be read, which holds up no other,
+    def _take_each(self, names: Iterable[str], take: Callable[[str], None]) -> str:
+        """Take one log after the other. Return why one could not be read, which holds up no other,
         unless that took long: who waits for a lock on all logs waits for it once. Empty: all could.
         Raises DataUnavailable where the store itself does not answer.
         """
         failure = ""
         until = time.monotonic() + _PATIENCE
-        for name in list(self._due):
+        for name in names:
             try:
-                self._take_in_log(name, self._due[name])
-                del self._due[name]
+                take(name)
             except DataUnavailable as error:
                 failure = failure or f"{name}: {error}"
                 if time.monotonic() > until:
                     break
                 self._sharing.moment()
         return failure
+
+    def _take_in_due(self, name: str) -> None:
+        """Take in what is due of a log. Raises DataUnavailable."""
+        self._take_in_log(name, self._due[name])
+        del self._due[name]
 
     def _may_have_failed(self, change: Change) -> bool:
         """Return whether a change of this process may have failed for its caller, although it is
