@@ -113,7 +113,10 @@ def test_a_log_that_cannot_be_read_keeps_no_other_change_from_being_taken_in(
     assert space.doubt == ""
 
 
-def test_logs_that_wait_for_a_lock_are_waited_for_once(replicas: Replicas) -> None:
+@pytest.mark.parametrize("reason", ["they wait for a lock", "the store is away"])
+def test_logs_that_cannot_be_read_for_one_reason_are_waited_for_once(
+    replicas: Replicas, reason: str
+) -> None:
     names = [replicas.one.conversation_of("zebra") for _ in range(3)]
     assert set(replicas.two.found("zebra")) == set(names)
     space = replicas.servers[1].app.spaces.open_now()[0]._space
@@ -122,12 +125,18 @@ def test_logs_that_wait_for_a_lock_are_waited_for_once(replicas: Replicas) -> No
     def wait(self: PostgresStore, log: str, *arguments: Any) -> Any:
         if self is space.store and log in names:
             tried.append(log)
-            raise LogUnavailable(log, "read", "canceling statement due to lock timeout")
+            raise LogUnavailable(log, "read", reason)
         return read(self, log, *arguments)
 
+    def no_moment() -> str:
+        raise StorageUnavailable(reason)
+
     with pytest.MonkeyPatch.context() as slow:
-        slow.setattr(PostgresStore, "read", wait)
-        slow.setattr(following, "_PATIENCE", -1.0)
+        if reason == "the store is away":
+            slow.setattr(space.store.sharing, "moment", no_moment)
+        else:
+            slow.setattr(following, "_PATIENCE", -1.0)
+        slow.setattr(PostgresStore, "read", wait)  # at last: it is undone first
         for name in names:
             replicas.one.append(name, user("A pelican."))
         space.follow()
