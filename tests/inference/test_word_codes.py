@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import message_id
-from recollect_server.inference.embedder import Embedder
+from recollect_server.inference.embedder import _CUT_PIECES, _CUT_TEXTS, Embedder
 from recollect_server.inference.weights import (
     E5,
     MODEL,
@@ -227,3 +227,13 @@ def test_pieces_of_one_word_lie_in_that_word_and_a_sign_lies_in_none(embedder: E
     words = {text[first:last] for first, last in embedder.word_spans(text, pieces)}
     assert words == {"Hydroxychloroquine", "naïve", "snake_case"}
     assert embedder.word_spans(text, [1]) == {(0, len("Hydroxychloroquine"))}
+
+
+def test_places_of_words_are_kept_of_so_many_texts_and_of_no_long_one(embedder: Embedder) -> None:
+    kept = embedder._loaded().cut_texts
+    kept.clear()
+    embedder.word_spans("zebra " * (_CUT_PIECES + 1), [])
+    assert not kept
+    for number in range(_CUT_TEXTS + 1):
+        embedder.word_spans(str(number), [])
+    assert len(kept) == _CUT_TEXTS

@@ -8,7 +8,9 @@ import apsw
 import pytest
 from recollect_server.domain.conversation import Began, Conversation, fold
 from recollect_server.domain.message import Message, Role
+from recollect_server.services.streaming.log import _watched
 from recollect_server.services.streaming.replaying import Replaying
+from recollect_server.services.streaming.ring import Interest
 from recollect_server.storage.index import migrations
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.index import Index
@@ -17,7 +19,19 @@ from recollect_server.storage.logs.lines import Entry, Line
 from recollect_server.storage.logs.order import OrderedChange
 from recollect_server.storage.logs.store import LogNotFound, LogStore
 
-NAME = "conv-01J00000000000000000000001"
+NAME, OTHER = "conv-01J00000000000000000000001", "conv-01J00000000000000000000002"
+TEXT = Entry(Message(Role.USER, "x", 1, turn_number=1))
+
+
+def change(
+    sequence: int, entry: Entry = TEXT, log: str = NAME, action: Action = Action.APPEND
+) -> OrderedChange:
+    line = Line(sequence, sequence * 10, 10, entry)
+    return OrderedChange(
+        *(sequence, 0, 0, log, Kind.CONVERSATION, action),
+        *(line.offset, line.end, 1, "", [line]),
+        is_last=True,
+    )
 
 
 class Gone:
@@ -32,20 +46,20 @@ def test_a_log_that_is_gone_has_no_state_though_it_had_one_just_before() -> None
         assert line.entry is not None
         return fold(before, line.entry.content)
 
-    def change(sequence: int, entry: Entry) -> OrderedChange:
-        line = Line(sequence, sequence * 10, 10, entry)
-        return OrderedChange(
-            *(sequence, 0, 0, NAME, Kind.CONVERSATION, Action.APPEND),
-            *(line.offset, line.end, 1, "", [line]),
-            is_last=True,
-        )
-
     states = Replaying(cast(LogStore, Gone()), folded, lambda _: None)
     first = change(0, Entry(Began(NAME, "web", 1)))
     assert states.behind(first) is not None
-    text = Entry(Message(Role.USER, "x", 1, turn_number=1))
-    assert states.behind(change(1, text)) is not None
-    assert states.behind(change(3, text)) is None  # it lacks the lines between
+    assert states.behind(change(1)) is not None
+    assert states.behind(change(3)) is None  # it lacks the lines between
+
+
+def test_of_other_logs_a_filter_leaves_out_the_appends_alone_as_states_are_kept_for_all() -> None:
+    own = change(1)
+    appended, redacted, deleted = (
+        change(2, log=OTHER, action=it) for it in (Action.APPEND, Action.REDACT, Action.DELETE)
+    )
+    watched = _watched([own, appended, redacted, deleted], Interest(frozenset([NAME])))
+    assert watched == [own, redacted, deleted]
 
 
 EPOCH = "0123456789ab"
