@@ -18,8 +18,11 @@ from recollect_server.services.streaming import ring
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import NewUpdates, UpdateLog
 from recollect_server.storage.index.file import NAME, remove_files
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Action, Kind
+from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.transport import streams
+from structlog.testing import capture_logs
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import at_once, delete_index, failure_of, user
@@ -205,6 +208,28 @@ def test_one_that_falls_behind_long_messages_of_several_conversations_reads_on_f
     for one in (whole, late):
         one.until_count("conversation_updated", 6)
     assert late.kinds() == whole.kinds()[2:]
+
+
+@pytest.mark.files
+def test_a_log_that_cannot_be_read_for_a_subscriber_that_is_behind_is_named(
+    subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ring, "_RING_ENTRIES", 1)
+    whole = subscribe().ready()
+    name = service.create().id
+    for text in ("zebra", "walrus"):
+        service.turn(name, text)
+    whole.until_count("conversation_updated", 2)
+
+    def refuse(_: FolderStore, log: str, *__: Any, **___: Any) -> Any:
+        raise LogUnavailable(log, "read", "Input/output error")
+
+    with pytest.MonkeyPatch.context() as damaged, capture_logs() as logged:
+        damaged.setattr(FolderStore, "raw", refuse)
+        late = subscribe(cursor=whole.updates[1].cursor)
+        (reason,) = until(lambda: [it["reason"] for it in logged if it["event"] == "stream_waits"])
+    assert name in reason
+    late.until_count("conversation_updated", 2)
 
 
 def test_a_change_whose_updates_cannot_be_made_as_it_comes_is_read_by_those_who_watch(

@@ -24,7 +24,7 @@ from recollect_server.storage.logs.order import (
     OrderedChanges,
     Take,
 )
-from recollect_server.storage.logs.store import LogNotFound, Position
+from recollect_server.storage.logs.store import LogNotFound, LogUnavailable, Position
 
 ReadLines = Callable[[str, Position], Iterator[Line]]
 """Yields the lines of a log behind a position, as `LogStore.read`."""
@@ -124,6 +124,8 @@ class IndexOrder:
                     break
         except LogNotFound:
             return []
+        except LogUnavailable as error:
+            raise LogUnavailable(log, "read", f"{log}: {error.reason}") from error
         return lines
 
     def follow(
