@@ -433,7 +433,7 @@ def test_a_server_that_others_took_for_gone_keeps_no_word_of_what_they_deleted(
     assert said(two, redacted) == said(one, redacted)
 
 
-def test_a_delete_that_was_cut_short_is_hidden_though_others_cannot_be_read(
+def test_a_delete_that_was_cut_short_is_hidden_and_ends_though_others_cannot_be_read(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
@@ -452,14 +452,17 @@ def test_a_delete_that_was_cut_short_is_hidden_though_others_cannot_be_read(
 
     for method in (PostgresStore.read, PostgresStore.raw):
         monkeypatch.setattr(PostgresStore, method.__name__, refusing(method))
-    monkeypatch.setattr(space.deletions, "finish_interrupted", lambda *_: True)
-    for it in (lost, name):
-        assert code_of(lambda it=it: two.delete(it)) == "UNAVAILABLE"  # type: ignore[misc]
-    refused.remove(name)
-    refused.add(unread)
-    one.append(unread, user("walrus"))
-    assert name not in {it.id for it in two.pages()[0]}
-    assert unread in space.doubt
+    with pytest.MonkeyPatch.context() as late:
+        late.setattr(space.deletions, "finish_interrupted", lambda *_: True)
+        for it in (lost, name):
+            assert code_of(lambda it=it: two.delete(it)) == "UNAVAILABLE"  # type: ignore[misc]
+        refused.remove(name)
+        refused.add(unread)
+        one.append(unread, user("walrus"))
+        assert name not in {it.id for it in two.pages()[0]}
+        assert unread in space.doubt
+    until(lambda: not space.deletions.is_left(name))
+    assert space.deletions.is_left(lost)
 
 
 def test_words_of_a_delete_that_others_ended_go_though_the_index_refuses_once(

@@ -6,6 +6,7 @@ start-up and a new index take them by `erasing.finish_delete`.
 """
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -76,8 +77,10 @@ class Deletions:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._deletes: dict[str, _Delete] = {}
-        """Changed under the conversation's lock, but by who takes the steps of one."""
+        self._deletes: OrderedDict[str, _Delete] = OrderedDict()
+        """Changed under the conversation's lock, but by who takes the steps of one. What refused to
+        be finished comes last.
+        """
 
     def delete(
         self,
@@ -209,7 +212,8 @@ class Deletions:
 
     def finish_interrupted(self, only: Collection[str] | None = None) -> bool:
         """Finish the deletes that the store or the index interrupted, or another process began; of
-        all conversations or of `only` these. Return False if one of them still refuses. Hold no
+        all conversations or of `only` these. Return False if one of them still refuses: the next
+        call begins with the others, which one log that cannot be read does not hold up. Hold no
         lock.
         """
         for conversation_id in list(self._deletes):
@@ -224,6 +228,8 @@ class Deletions:
                 self._complete(conversation_id, delete)
             except DataUnavailable as error:
                 log.warning("delete_not_finished", conversation=conversation_id, reason=str(error))
+                with suppress(KeyError):  # it is revived
+                    self._deletes.move_to_end(conversation_id)
                 return False
             log.warning("interrupted_delete_finished", conversation=conversation_id)
         return True
