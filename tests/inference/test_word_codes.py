@@ -230,10 +230,10 @@ def test_pieces_of_one_word_lie_in_that_word_and_a_sign_lies_in_none(embedder: E
 
 
 def test_places_of_words_are_kept_of_so_many_texts_and_of_no_long_one(embedder: Embedder) -> None:
-    kept = embedder._loaded().cut_texts
-    kept.clear()
+    places = embedder._loaded().cut_texts
+    places.clear()
     embedder.word_spans("zebra " * (_CUT_PIECES + 1), [])
-    assert not kept
+    assert not places
     for number in range(_CUT_TEXTS + 1):
         embedder.word_spans(str(number), [])
-    assert len(kept) == _CUT_TEXTS
+    assert len(places) == _CUT_TEXTS
