@@ -461,6 +461,9 @@ def test_a_delete_that_was_cut_short_is_hidden_and_ends_though_others_cannot_be_
         one.append(unread, user("walrus"))
         assert name not in {it.id for it in two.pages()[0]}
         assert unread in space.doubt
+        refused.remove(unread)
+        assert two.found("walrus") == [unread]
+        assert lost in space.doubt  # it is to be found yet
     until(lambda: not space.deletions.is_left(name))
     assert space.deletions.is_left(lost)
 

@@ -183,8 +183,8 @@ class Deletions:
         it is followed, it is found. Raises DataUnavailable.
         """
         for name in list(self._deletes):
-            is_under_way = self._under_way(name) is not None
-            if not is_under_way and self._parts.projection.index.indexed(name) is not None:
+            is_left = name in self._deletes and self._under_way(name) is None
+            if is_left and self._parts.projection.index.indexed(name) is not None:
                 yield name
 
     @property
