@@ -5,6 +5,7 @@ WORKDIR /build
 COPY constraints.txt ./
 COPY client client
 COPY models models
+COPY packages packages
 COPY server server
 RUN python -m venv /opt/recollect \
     && /opt/recollect/bin/pip install --no-cache-dir --constraint constraints.txt \

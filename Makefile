@@ -69,11 +69,16 @@ SYNC := client/src/recollect/_sync/__init__.py
 $(SYNC): client/unasync.py $(wildcard client/src/recollect/_async/*.py)
 	@$(PYTHON) client/unasync.py && touch $@
 
+# The packages over the client are installed from their folders here, so that a change of them holds at once: its extras name their versions.
+export EXTRAS_BY_VERSION := 1
+PYPROJECTS := client/pyproject.toml server/pyproject.toml $(wildcard packages/*/pyproject.toml)
+
 # COMPILE=--no-compile leaves to the first import what pip compiles otherwise: most modules are never imported.
 COMPILE ?=
-$(VENV)/.served: $(VENV)/bin/python client/pyproject.toml server/pyproject.toml constraints.txt | $(SYNC)
+$(VENV)/.served: $(VENV)/bin/python $(PYPROJECTS) constraints.txt | $(SYNC)
 	@echo "Installing Recollect into $(VENV), once ..."
-	@$(VENV)/bin/python scripts/install.py $(COMPILE) --constraint constraints.txt --editable "client[web]" --editable server
+	@$(VENV)/bin/python scripts/install.py $(COMPILE) --constraint constraints.txt --editable client --editable packages/cli --editable packages/page \
+	  --editable server
 	@touch $@
 
 $(VENV)/.postgres: $(VENV)/.served
@@ -84,7 +89,7 @@ $(VENV)/.postgres: $(VENV)/.served
 $(VENV)/.tested: $(VENV)/.served pyproject.toml
 	@echo "Installing the tools for tests into $(VENV) ..."
 	@$(PIP) install --upgrade "pip>=25.1"
-	@$(PIP) install --no-compile --constraint constraints.txt --group dev
+	@$(PIP) install --no-compile --constraint constraints.txt --editable packages/adapters --editable packages/mcp --group dev
 	@touch $@
 
 docs: $(VENV)/.tested
@@ -112,7 +117,7 @@ lint: $(VENV)/.tested
 	$(VENV)/bin/python scripts/client_types.py --check
 	$(VENV)/bin/python scripts/client_methods.py --check
 	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -c "import recollect, importlinter.cli as cli; cli.lint_imports_command()" # with its packages in other folders
 	$(VENV)/bin/buf lint
 	$(VENV)/bin/buf format --diff --exit-code
 	$(VENV)/bin/hadolint Dockerfile

@@ -10,18 +10,24 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = (ROOT / "server/src", ROOT / "client/src", ROOT / "web/src")
+SOURCES = (
+    *(ROOT / "server/src", ROOT / "client/src", ROOT / "web/src"),
+    *sorted(ROOT.glob("packages/*/src")),
+)
 _IMPORT = re.compile(r"""\b(?:from|import)\s*\(?\s*["'](\.[^"']+)["']""")
 
 
-def imports_of(source: Path) -> dict[str, set[str]]:
-    """Return the modules below a folder, each with those there that it imports."""
-    python = {_name(path.relative_to(source)): path for path in source.rglob("*.py")}
-    page = {os.path.relpath(path, source): path for path in source.rglob("*.ts*")}
+def imports_of(sources: Iterable[Path]) -> dict[str, set[str]]:
+    """Return the modules below some folders, each with those there that it imports."""
+    python: dict[str, Path] = {}
+    page: dict[str, Path] = {}
+    for source in sources:
+        python |= {_name(path.relative_to(source)): path for path in source.rglob("*.py")}
+        page |= {os.path.relpath(path, source): path for path in source.rglob("*.ts*")}
     imports = {
         name: set(_named(ast.parse(path.read_text("utf-8")), name, python))
         for name, path in python.items()
@@ -83,7 +89,7 @@ def _named(tree: ast.Module, own: str, modules: Mapping[str, Path]) -> Iterator[
 
 def main() -> int:
     """Print each circle, and return 1 if there is one."""
-    all_circles = [it for source in SOURCES for it in circles(imports_of(source))]
+    all_circles = circles(imports_of(SOURCES))
     for circle in all_circles:
         print("these import each other:", ", ".join(circle), file=sys.stderr)
     return bool(all_circles)

@@ -31,6 +31,7 @@ BASELINE = Path(__file__).with_suffix(".json")
 PARTS = {
     "server": "server/src",
     "client": "client/src",
+    "packages": "packages",
     "tests": "tests",
     "bench": "bench",
     "examples": "examples",

@@ -21,7 +21,7 @@ from google.protobuf.descriptor_pb2 import (
 from recollect.v1 import rule_pb2
 
 ROOT = Path(__file__).parent.parent
-FILE = ROOT / "client/src/recollect/web/openapi.json"
+FILE = ROOT / "packages/page/src/recollect/web/openapi.json"
 
 Comments = dict[tuple[int, ...], str]
 

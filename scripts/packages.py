@@ -2,25 +2,28 @@
 
     python scripts/packages.py FOLDER
 
-Wheels and source distributions of client and server are built twice, with the time of the last
-commit as their time, and must be the same to the byte; `twine check --strict` reads their metadata.
-The wheels are then installed in an empty environment, where a server keeps a turn and finds it
-again. FOLDER gets the packages, `SHA256SUMS`, and the bill of materials of that environment
-(`recollect.cdx.json`, CycloneDX).
+Wheels and source distributions of client, server and `packages/` are built twice, with the time of
+the last commit as their time, and must be the same to the byte; `twine check --strict` reads their
+metadata. The wheels are then installed in an empty environment, where a server keeps a turn and
+finds it again. FOLDER gets the packages, `SHA256SUMS`, and the bill of materials of that
+environment (`recollect.cdx.json`, CycloneDX).
 """
 
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import time
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("client", "server")
+PARTS = ("client", "server", "packages/adapters", "packages/cli", "packages/mcp", "packages/page")
 MOST_BYTES = 61_000_000
 """Size that a package may have: PyPI takes 100 MB, and the server's holds two models."""
 
@@ -45,7 +48,11 @@ class NotReleasable(Exception):
 def build(root: Path, target: Path) -> list[Path]:
     """Build the packages of a tree into a folder. Return their paths."""
     epoch = _output(["git", "log", "-1", "--format=%ct"], root)
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
+    environment = {
+        **os.environ,
+        "SOURCE_DATE_EPOCH": epoch,
+        "EXTRAS_BY_VERSION": "1",  # not by their folders in this tree
+    }
     for part in PARTS:
         command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target)]
         _run([*command, str(root / part)], root, environment)
@@ -67,6 +74,11 @@ def check_same(first: Sequence[Path], second: Sequence[Path]) -> None:
 
 def check_metadata(packages: Sequence[Path]) -> None:
     """Raise NotReleasable unless PyPI would take the packages' metadata."""
+    for package in packages:
+        if place := re.search(r"^Requires-Dist: (.* @ \S+)", _metadata_of(package), re.MULTILINE):
+            raise NotReleasable(
+                f"{package.name} requires {place[1]}, where no other machine has it"
+            )
     _run([sys.executable, "-m", "twine", "check", "--strict", *map(str, packages)], ROOT)
 
 
@@ -135,6 +147,18 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{package.stat().st_size:>10} {package.name}, twice the same")
     print(f"{count} components in recollect.cdx.json, {time.monotonic() - start:.0f} s")
     return 0
+
+
+def _metadata_of(package: Path) -> str:
+    """Return the metadata in a wheel or a source distribution."""
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as wheel:
+            (name,) = (it for it in wheel.namelist() if it.endswith(".dist-info/METADATA"))
+            return wheel.read(name).decode()
+    with tarfile.open(package) as archive:
+        file = archive.extractfile(f"{package.name.removesuffix('.tar.gz')}/PKG-INFO")
+        assert file is not None
+        return file.read().decode()
 
 
 def _run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> None:

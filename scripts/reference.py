@@ -215,12 +215,15 @@ def python_api() -> None:
 
 
 def code_map() -> None:
-    """Print the packages of server and client with the first paragraph of their documentation."""
+    """Print the packages of server, client and `packages/` with the first paragraph of their
+    documentation.
+    """
     print("\n| package | contents |\n| --- | --- |")
-    for top, shown in (
-        ("server/src/recollect_server", "server/…"),
-        ("client/src/recollect", "client/…"),
-    ):
+    tops = {"server/src/recollect_server": "server/…", "client/src/recollect": "client/…"}
+    for source in sorted(ROOT.glob("packages/*/src/recollect")):
+        place = source.relative_to(ROOT).as_posix()
+        tops[place] = f"{place.removesuffix('/src/recollect')}/…"
+    for top, shown in tops.items():
         for path in sorted((ROOT / top).rglob("__init__.py")):
             folder = path.parent.relative_to(ROOT / top)
             text = ast.get_docstring(ast.parse(path.read_text()))

@@ -19,6 +19,10 @@ ROOT = Path(__file__).parents[1]
 
 VERSIONS = {
     "client/pyproject.toml": [r'^version = "(.+)"$'],
+    **{
+        f"packages/{name}/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client==([^"]+)"']
+        for name in ("adapters", "cli", "mcp", "page")
+    },
     "client/src/recollect/__init__.py": [r'^__version__ = "(.+)"$'],
     "server/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client(?:\[[\w,]+\])?==([^"]+)"'],
     "server/src/recollect_server/__init__.py": [r'^__version__ = "(.+)"$'],

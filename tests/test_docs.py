@@ -17,6 +17,7 @@ from tests.cases import each
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 SERVER, CLIENT = ROOT / "server/src/recollect_server", ROOT / "client/src/recollect"
+EDGES = sorted(ROOT.glob("packages/*/src/recollect"))
 PAGES = sorted(
     [
         *DOCS.rglob("*.md"),
@@ -24,6 +25,7 @@ PAGES = sorted(
         *(ROOT / "examples").rglob("README.md"),
         ROOT / "bench/README.md",
         ROOT / "client/README.md",
+        *ROOT.glob("packages/*/README.md"),
         ROOT / "clients/typescript/README.md",
         ROOT / "clients/go/README.md",
         ROOT / "tests/README.md",
@@ -77,13 +79,13 @@ def test_the_map_names_every_package_and_no_other_folder() -> None:
     assert len(named) > 20
     paths = {
         ROOT
-        / folder.replace("server/…", "server/src/recollect_server").replace(
-            "client/…", "client/src/recollect"
-        )
+        / folder.replace("server/…", "server/src/recollect_server").replace("…", "src/recollect")
         for folder in named
     }
     assert {path for path in paths if not path.is_dir()} == set()
-    packages = {path.parent for top in (SERVER, CLIENT) for path in top.rglob("__init__.py")}
+    packages = {
+        path.parent for top in (SERVER, CLIENT, *EDGES) for path in top.rglob("__init__.py")
+    }
     assert len(packages) > 20
     assert packages - paths == set()
 

@@ -14,6 +14,7 @@ def tree(tmp_path: Path) -> Path:
     """Return a tree with a page that leads out of `docs/`, and the client of this one."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "client").symlink_to(ROOT / "client")
+    (tmp_path / "packages").symlink_to(ROOT / "packages")
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench/README.md").write_text("# Bench\n\n[back](../docs/index.md#small)\n")
     (tmp_path / "docs/python.md").write_text("# Python\n")

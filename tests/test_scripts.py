@@ -1,10 +1,13 @@
 """The scripts of maintainers: releases, and the check of the language."""
 
 import ast
+import io
 import json
 import re
 import subprocess
+import tarfile
 import tomllib
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from datetime import date
@@ -96,6 +99,25 @@ def test_packages_that_differ_when_built_again_or_are_too_large_are_not_releasab
     monkeypatch.setattr(packages, "MOST_BYTES", 2)
     with pytest.raises(packages.NotReleasable, match="has 3 bytes, and may have 2"):
         packages.check_same([first], [second])
+
+
+@pytest.mark.parametrize("built", ["wheel", "sdist"])
+def test_packages_that_require_a_folder_of_this_machine_are_not_releasable(
+    tmp_path: Path, built: str
+) -> None:
+    text = b"Name: a\nRequires-Dist: b @ file:///here/b ; extra == 'b'\n"
+    if built == "wheel":
+        package = tmp_path / "a-1-py3-none-any.whl"
+        with zipfile.ZipFile(package, "w") as wheel:
+            wheel.writestr("a-1.dist-info/METADATA", text)
+    else:
+        package = tmp_path / "a-1.tar.gz"
+        with tarfile.open(package, "w:gz") as archive:
+            info = tarfile.TarInfo("a-1/PKG-INFO")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text))
+    with pytest.raises(packages.NotReleasable, match="requires b @ file:///here/b"):
+        packages.check_metadata([package])
 
 
 @pytest.mark.parametrize("version", ["1.0", "v99.0.1", "0.0.1", "99.0.1-rc1"])
@@ -267,7 +289,7 @@ def test_modules_that_import_each_other_are_named(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(source)
-    circles = check_circles.circles(check_circles.imports_of(tmp_path))
+    circles = check_circles.circles(check_circles.imports_of([tmp_path]))
     assert circles == [["a.one", "a.three", "a.two"], ["b/x.tsx", "b/y.ts"]]
 
 

@@ -17,7 +17,7 @@ from tests.tiers import ALL, CONTRACT, HARNESSES, ROOT, STORE, TIER_OF, guarded_
 
 TESTS = ROOT / "tests"
 EVERYTHING = {harness for tier in ALL for harness in HARNESSES[tier]}
-PACKAGES = {"recollect": ROOT / "client" / "src", "recollect_server": ROOT / "server" / "src"}
+SOURCES = [ROOT / "client" / "src", ROOT / "server" / "src", *ROOT.glob("packages/*/src")]
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -36,13 +36,12 @@ def imports_of(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         for name in names:
-            sources = PACKAGES.get(name.partition(".")[0])
-            if sources is None or name.count(".") == 0:
+            if name.count(".") == 0:
                 continue
-            module = sources.joinpath(*name.split("."))
-            for file in (module.with_suffix(".py"), module / "__init__.py"):
-                if file.is_file():
-                    yield file.relative_to(ROOT).as_posix()
+            for module in (source.joinpath(*name.split(".")) for source in SOURCES):
+                for file in (module.with_suffix(".py"), module / "__init__.py"):
+                    if file.is_file():
+                        yield file.relative_to(ROOT).as_posix()
 
 
 def test_every_module_of_tests_belongs_to_a_harness_and_every_harness_has_tests() -> None:
@@ -224,8 +223,8 @@ def test_a_quick_look_is_at_the_tests_of_what_is_changed() -> None:
         "server/src/recollect_server/services/administration/server.py": "administration",
         "server/src/recollect_server/transport/gate.py": "credentials",
         "server/src/recollect_server/transport/errors.py": "server",
-        "client/src/recollect/cli/administration/spaces.py": "client_cli",
-        "client/src/recollect/adapters/clients.py": "adapters",
+        "packages/cli/src/recollect/cli/administration/spaces.py": "client_cli",
+        "packages/adapters/src/recollect/adapters/clients.py": "adapters",
         "web/src/spaces/SpaceButton.tsx": "web",
         "tests/crash/checker.py": "crash",
         "tests/test_docs.py": "test_docs.py",
@@ -235,5 +234,7 @@ def test_a_quick_look_is_at_the_tests_of_what_is_changed() -> None:
     for path, folders in expected.items():
         looked = [] if folders is None else [f"tests/{name}" for name in folders.split(" ")]
         assert tiers.folders_of([path]) == looked, path
-    of_product = [path for path in files if path.startswith(("server/src/", "client/src/"))]
+    of_product = [
+        path for path in files if path.startswith(("server/src/", "client/src/", "packages/"))
+    ]
     assert [path for path in of_product if not tiers.folders_of([path])] == []

@@ -9,7 +9,7 @@ export default defineConfig({
     dedupe: ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web"],
   },
   build: {
-    outDir: "../client/src/recollect/web/static",
+    outDir: "../packages/page/src/recollect/web/static",
     emptyOutDir: true,
     target: "es2022",
     cssTarget: ["chrome123", "firefox120", "safari17.5"],

@@ -2,6 +2,7 @@
 which `.ci/prepare` installs with npm.
 """
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,10 @@ def test_pyright_finds_nothing_in_a_program_with_the_adapters(tmp_path: Path) ->
         pytest.skip("pyright is not installed: .ci/prepare installs it where npm can")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
+    # In one folder, as wheels are installed: pyright does not follow `__path__`.
+    for source in (ROOT / "client/src", *ROOT.glob("packages/*/src")):
+        shutil.copytree(source, tmp_path / "installed", dirs_exist_ok=True)
+    (tmp_path / "pyrightconfig.json").write_text('{"extraPaths": ["installed"]}')
     command = [str(PYRIGHT), "--pythonpath", sys.executable, str(program)]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout

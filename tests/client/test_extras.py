@@ -1,8 +1,13 @@
-"""The client needs grpcio and protobuf alone; what its extras need is loaded by the extras."""
+"""The client needs grpcio and protobuf alone; its extras bring the packages over it."""
 
+import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 EXTRAS = (
     "agents",
     "anthropic",
@@ -27,17 +32,22 @@ def test_the_client_loads_nothing_that_its_extras_need() -> None:
     assert (ran.stdout.strip(), ran.stderr) == ("[]", "")
 
 
-def test_each_command_says_which_extra_it_needs() -> None:
-    for module, missing, extra in (("cli", ("click", "rich"), "cli"), ("mcp", ("mcp",), "mcp")):
-        ran = run(
-            "import sys\n"
-            "import importlib.util as util\n"
-            "found = util.find_spec\n"
-            f"util.find_spec = lambda name, *more: None if name in {missing!r} else found(name, *more)\n"
-            f"from recollect.{module}.main import main\n"
-            "sys.argv = ['command']\n"
-            "main()\n"
-        )
-        assert ran.returncode == 1
-        assert f"pip install 'recollect-client[{extra}]'" in ran.stderr
-        assert "Traceback" not in ran.stderr
+def test_every_package_over_the_client_and_every_toolkit_has_an_extra_and_all_brings_them() -> None:
+    projects = {
+        path.parent.name: tomllib.loads(path.read_text())["project"]
+        for path in ROOT.glob("packages/*/pyproject.toml")
+    }
+    names = {it["name"] for it in projects.values()}
+    toolkits = sorted(projects["adapters"]["optional-dependencies"])
+    required = re.findall(
+        r"^(\S+)==\S+; extra == '(.+)'$",
+        "\n".join(requires("recollect-client") or ()),
+        re.MULTILINE,
+    )
+    by_extra = {extra: name for name, extra in required if extra != "all"}
+    assert by_extra.keys() == {"adapters", "cli", "mcp", "web", *toolkits}
+    assert names == {name for name in by_extra.values() if "[" not in name}
+    assert {f"recollect-client-adapters[{name}]" for name in toolkits} < set(by_extra.values())
+    in_all = {name for name, extra in required if extra == "all"}
+    adapters = f"recollect-client-adapters[{','.join(toolkits)}]"
+    assert in_all == names - {"recollect-client-adapters"} | {adapters}

@@ -17,7 +17,7 @@ from tests.waiting import until
 from tests.web.conftest import Http
 
 SCRIPT = Path(__file__).parents[2] / "scripts/serve.py"
-STATIC = Path(__file__).parents[2] / "client/src/recollect/web/static"
+STATIC = Path(__file__).parents[2] / "packages/page/src/recollect/web/static"
 
 
 def test_the_page_stands_beside_the_server_and_ends_with_it(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
 answer (`fill`, `read` and its like). The invoker of either client runs it, with the options of
 `channel`, the retries of `retry` and the exceptions of `failures`. `watching` is a watch's state.
 
-The extras (`adapters`, `cli`, `mcp`) may import what several of them need: `channel` and `retry`
-for a command's options, `history` for whole conversations, `moments` for times as people write
-them, `plain` for JSON, `startup` for the first steps of a program. It imports neither client.
+The packages over it (`adapters`, `cli`, `mcp`, `web`) may import what several of them need:
+`channel` and `retry` for a command's options, `history` for whole conversations, `moments` for
+times as people write them, `plain` for JSON, `startup` for the first steps of a program. It imports
+neither client.
 """

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,8 +64,6 @@ def main() -> None:
     http.add_argument("--tls-cert", metavar="FILE", type=Path, help="its certificate, in PEM")
     http.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's key, in PEM")
     arguments = parser.parse_args()
-    if find_spec("mcp") is None:
-        sys.exit("recollect-mcp needs mcp: pip install 'recollect-client[mcp]'")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
     with suppress(KeyboardInterrupt):  # also while a module is imported
         _serve(arguments, parser)

@@ -10,7 +10,6 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 from recollect import InvalidArgument
@@ -69,9 +68,6 @@ def main() -> None:
     text = "end when the standard input ends, as for a page beside a server"
     parser.add_argument("--until-input-ends", action="store_true", help=text)
     arguments = parser.parse_args()
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
-    if missing:
-        sys.exit(f"recollect-web needs {missing[0]}: pip install 'recollect-client[web]'")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
     try:
         url = PublicAddress.of(arguments.url) if arguments.url else None

@@ -4,12 +4,9 @@ code.
 
 import os
 import sys
-from importlib.util import find_spec
 
 from recollect import __version__
 from recollect._shared.startup import INTERRUPTED, open_closed_streams
-
-NEEDS = ("click", "rich")
 
 
 def main() -> None:
@@ -18,11 +15,6 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:  # without the commands, whose import takes most of a second
         sys.stdout.write(f"recollect, version {__version__}\n")
         return
-    if missing := [name for name in NEEDS if find_spec(name) is None]:
-        sys.stderr.write(
-            f"recollect needs {' and '.join(missing)}: pip install 'recollect-client[cli]'\n"
-        )
-        sys.exit(1)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
     try:
         from recollect.cli.group import run
