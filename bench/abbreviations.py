@@ -15,8 +15,8 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-from recollect.cli.formats import recall_sets
-from recollect.cli.plans import Event, Plan
+from recollect.imports import recall_sets
+from recollect.imports.plans import Event, Plan
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.message import Message, Role
 from recollect_server.inference.embedder import Embedder

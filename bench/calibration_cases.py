@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 from recollect import Client
-from recollect.cli.formats import recall_sets
+from recollect.imports import recall_sets
 from recollect_server import app
 from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.services.recall import calibration, recall, retrieval

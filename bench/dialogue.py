@@ -32,8 +32,8 @@ from unittest.mock import patch
 import orjson
 import structlog
 from recollect import BuiltContext, Client, ContextBudget, ContextFormat
-from recollect.cli.formats import recall_sets
-from recollect.cli.plans import Plan
+from recollect.imports import recall_sets
+from recollect.imports.plans import Plan
 from recollect_server import app
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from recollect.cli.formats import recall_sets
+from recollect.imports import recall_sets
 from recollect_server.domain.languages import STOP_WORDS
 
 from bench.recall import QUERIES

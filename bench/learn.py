@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from recollect.cli.formats import recall_sets
+from recollect.imports import recall_sets
 from recollect_server.services.recall.fusion import (
     conversation_features,
     dates_of,

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 from recollect import Client
-from recollect.cli.plans import Event, Plan
+from recollect.imports.plans import Event, Plan
 from recollect_server import app
 from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.services.recall import fusion, recall, retrieval

@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 
 from recollect import Client, ContextBudget
-from recollect.cli.formats import recall_sets
-from recollect.cli.plans import Plan
+from recollect.imports import recall_sets
+from recollect.imports.plans import Plan
 from recollect_server import app
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.time import DAY

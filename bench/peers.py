@@ -35,8 +35,8 @@ from typing import Any
 
 import orjson
 from recollect import Message
-from recollect.cli.formats import recall_sets
-from recollect.cli.plans import Plan
+from recollect.imports import recall_sets
+from recollect.imports.plans import Plan
 from recollect_server.inference.weights import MODEL
 
 from bench.figures import Figure, number

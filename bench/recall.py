@@ -21,8 +21,8 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 from recollect import Client, DateRange, Message, SearchHit, SearchResult
-from recollect.cli.formats import forms, recall_sets
-from recollect.cli.plans import Batch, Event, Plan
+from recollect.imports import forms, recall_sets
+from recollect.imports.plans import Batch, Event, Plan
 
 from bench.figures import Figure
 from bench.plain import PlainFts5

@@ -23,7 +23,7 @@ from pathlib import Path
 import apsw
 import numpy as np
 from recollect import Client
-from recollect.cli.formats import recall_sets
+from recollect.imports import recall_sets
 from recollect.v1 import recall_service_pb2 as api
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.vectors.file import NAME as VECTORS

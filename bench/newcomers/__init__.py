@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import orjson
 from recollect import Client
-from recollect.cli.formats import recall_sets
+from recollect.imports import recall_sets
 
 from bench.figures import Figure, Goal
 from bench.recall import QUERIES, Question, Service, read_conversations, read_questions, whole

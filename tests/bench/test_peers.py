@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import orjson
 import pytest
-from recollect.cli.formats import recall_sets
+from recollect.imports import recall_sets
 
 from bench import peers, recall
 from bench.peer_environments import LANGGRAPH, PLAIN_FTS5, RECOLLECT_WORDS, Peer

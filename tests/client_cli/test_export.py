@@ -27,7 +27,7 @@ from recollect import (
     ToolCall,
     Usage,
 )
-from recollect.cli import transcript
+from recollect.imports import transcript
 from recollect.v1 import conversation_pb2, conversation_service_pb2
 from recollect_server.domain.conversation import (
     NO_SPLIT,

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from recollect import Client
-from recollect.cli.formats import (
+from recollect.imports import (
     chatgpt,
     mail,
 )
-from recollect.cli.formats.forms import Options
-from recollect.cli.formats.reading import Reading, Spool
-from recollect.cli.plans import Event, Plan, Skip
+from recollect.imports.forms import Options
+from recollect.imports.plans import Event, Plan, Skip
+from recollect.imports.reading import Reading, Spool
 
 from tests.client_cli.conftest import Run, messages_of
 from tests.client_cli.test_import_agents import llm_logs

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from recollect import Client, Role
-from recollect.cli.formats import recall_sets, table, transcripts
-from recollect.cli.formats.forms import Options
-from recollect.cli.formats.reading import Reading
+from recollect.imports import recall_sets, table, transcripts
+from recollect.imports.forms import Options
+from recollect.imports.reading import Reading
 
 from tests.client_cli.conftest import Run, messages_of
 from tests.client_cli.test_import_products import (

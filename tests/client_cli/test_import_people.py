@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from recollect import Client
-from recollect.cli.formats import whatsapp
-from recollect.cli.formats.forms import Options
-from recollect.cli.formats.reading import Source
-from recollect.cli.plans import Batch, Plan
+from recollect.imports import whatsapp
+from recollect.imports.forms import Options
+from recollect.imports.plans import Batch, Plan
+from recollect.imports.reading import Source
 
 from tests.client_cli.conftest import BringIn, Counts, Run
 from tests.client_cli.test_import_products import written

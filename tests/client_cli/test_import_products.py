@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from recollect import ArchiveFilter, Client, Message, Role, ToolCall
-from recollect.cli.formats import chatgpt
-from recollect.cli.formats.markup import plain_text
-from recollect.cli.formats.reading import Reading
-from recollect.cli.transcript import Damaged
+from recollect.imports import chatgpt
+from recollect.imports.markup import plain_text
+from recollect.imports.reading import Reading
+from recollect.imports.transcript import Damaged
 
 from tests.client_cli.conftest import BringIn, Counts, Run, messages_of
 

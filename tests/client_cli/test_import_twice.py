@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect.cli.formats import table
-from recollect.cli.formats.forms import Format
+from recollect.imports import table
+from recollect.imports.forms import Format
 
 from tests.client_cli.conftest import Run
 from tests.client_cli.test_import_types import OWNER, RECALL_SET, SAMPLES, TRANSCRIPT

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect.cli.formats import (
+from recollect.imports import (
     chat_messages,
     chatgpt,
     claude,
@@ -26,10 +26,10 @@ from recollect.cli.formats import (
     telegram,
     transcripts,
 )
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.reading import Reading, Source
-from recollect.cli.formats.values import apart
-from recollect.cli.plans import Batch, Plan, Skip
+from recollect.imports.forms import Format, Options
+from recollect.imports.plans import Batch, Plan, Skip
+from recollect.imports.reading import Reading, Source
+from recollect.imports.values import apart
 
 from tests.client_cli.test_import_agents import CLAUDE_CODE, CODEX, LIBRE, WEBUI
 from tests.client_cli.test_import_products import ACTIVITY, CLAUDE, RICH
@@ -184,7 +184,7 @@ ODD: list[Any] = [True, -1, 1e308, 10**30, "\ud800\x00", [], [None], {}, {"a": [
 
 def test_every_format_whose_values_have_types_has_a_sample() -> None:
     have = {id(it) for it, _ in SAMPLES}
-    assert {it.name for it in table.FORMATS if it.is_item and id(it) not in have} == set()
+    assert {it.name for it in table.of_name("") if it.is_item and id(it) not in have} == set()
 
 
 def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

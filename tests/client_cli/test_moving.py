@@ -19,7 +19,7 @@ from recollect import (
     Usage,
     WhatsappOrigin,
 )
-from recollect.cli import transcript
+from recollect.imports import transcript
 
 from tests.client_cli.conftest import Inside, Recollect
 

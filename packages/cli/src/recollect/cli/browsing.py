@@ -32,13 +32,13 @@ from recollect.cli.printing import (
     called,
     clean,
     console,
-    counted,
     json_line,
     json_lines,
     local,
     one_line,
     warn,
 )
+from recollect.imports.values import counted
 
 _PAGE = ("RECOLLECT_WEB_LISTEN", "127.0.0.1:50080")
 """The environment variable with the address of the page, and the address without one."""

@@ -23,7 +23,8 @@ from recollect.cli.options import (
     with_text,
     with_topics,
 )
-from recollect.cli.printing import clean, console, counted, json_line, json_lines, local
+from recollect.cli.printing import clean, console, json_line, json_lines, local
+from recollect.imports.values import counted
 
 WRITERS = ("extractive", "anthropic", "openai", "caller", "unknown")
 

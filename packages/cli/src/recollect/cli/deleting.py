@@ -30,7 +30,8 @@ from recollect.cli.options import (
     with_topics,
     with_yes,
 )
-from recollect.cli.printing import called, clean, console, counted, json_line, warn
+from recollect.cli.printing import called, clean, console, json_line, warn
+from recollect.imports.values import counted
 
 _MOST_AT_ONCE = 1000
 """Conversations, or communications, that one call deletes."""

@@ -12,7 +12,6 @@ import click
 
 from recollect import ArchiveFilter, Client, RecollectError, TurnMemory, Unimplemented
 from recollect._shared.history import read_history
-from recollect.cli import transcript
 from recollect.cli.exits import INCOMPLETE, Ended, ends_run
 from recollect.cli.options import (
     CONVERSATION,
@@ -23,8 +22,10 @@ from recollect.cli.options import (
     with_patient_shell,
 )
 from recollect.cli.parallel import each, followed
-from recollect.cli.plans import Tally
-from recollect.cli.printing import clean, console, counted, json_line, warn
+from recollect.cli.printing import clean, console, json_line, warn
+from recollect.imports import transcript
+from recollect.imports.plans import Tally
+from recollect.imports.values import counted
 
 _INDEX = "conversations.db"
 """The file of a server's index, by which its data folder is known."""

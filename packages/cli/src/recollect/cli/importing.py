@@ -5,25 +5,34 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import click
 
 from recollect import RecollectError
 from recollect._shared.plain import time_text
-from recollect.cli import plans
 from recollect.cli.exits import INCOMPLETE, Ended, code_of, sentence_of
-from recollect.cli.formats import finding, recall_sets, table
-from recollect.cli.formats.forms import Options
-from recollect.cli.formats.reading import Source
-from recollect.cli.formats.table import Input
 from recollect.cli.options import PIPES, Shell, with_patient_shell
 from recollect.cli.parallel import each
-from recollect.cli.plans import Event, Plan, Skip, Tally
-from recollect.cli.printing import clean, console, counted, json_line, local, warn
+from recollect.cli.printing import clean, console, json_line, local, warn
 from recollect.cli.sending import carry_out
+from recollect.imports import finding, plans, recall_sets, table
+from recollect.imports.forms import Options
+from recollect.imports.plans import Event, Plan, Skip, Tally
+from recollect.imports.reading import Source
+from recollect.imports.table import Input
+from recollect.imports.values import counted
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
+
+
+class _Format(click.Choice[str]):
+    """Name of a format. Those of other distributions are looked for only where one is given."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name. Refuse one of no format."""
+        self.choices = tuple(dict.fromkeys(it.name for it in table.exports()))
+        return super().convert(value, param, ctx)
 
 
 @click.command("import")
@@ -31,7 +40,7 @@ _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 @click.option(
     "--format",
     "named",
-    type=click.Choice(table.NAMES),
+    type=_Format(table.NAMES),
     help="The product whose export PATH is.  [default: told by its shape]",
 )
 @click.option(
@@ -77,10 +86,10 @@ def import_(
     PATH may also be what another product exports or keeps: ChatGPT, Claude, Gemini (Google
     Takeout's My Activity, or files of AI Studio), Claude Code (~/.claude/projects), Codex
     (~/.codex/sessions), Open WebUI, LibreChat, llm (logs.db), WhatsApp, Telegram, Discord, Slack,
-    Signal and mailboxes (mbox): the zip archive, its folder, or a file of it. The channel is the
-    product's name. A newer export, or the folder again, adds what is new to conversations that were
-    imported before. Of answers and questions in several versions the one shown last comes. Chats of
-    people come only with --owner.
+    Signal and mailboxes (mbox): the zip archive, its folder, or a file of it; other packages may
+    add formats. The channel is the product's name. A newer export, or the folder again, adds what
+    is new to conversations that were imported before. Of answers and questions in several versions
+    the one shown last comes. Chats of people come only with --owner.
 
     A conversation keeps its id where that is free, its title and its topics; its turns are numbered
     anew. One that the server has by its id already is left as it is. Anchors, suggested splits,
@@ -89,6 +98,8 @@ def import_(
     `restore` leave nothing out.
     """
     inputs = [it for path in paths for it in _find(path, named or "")]
+    for reason in table.added()[1]:
+        warn(f"a format is left out: {reason}")
     tally = Tally()
     try:
         options = replace(_options(inputs, channel, groups, abbreviations), owner=owner)
@@ -122,7 +133,7 @@ def _find(path: str, named: str) -> list[Input]:
         raise click.UsageError(f"{path!r} cannot be read: {reason}") from error
     if inputs:
         return inputs
-    titles = ", ".join(dict.fromkeys(it.title for it in table.EXPORTS))
+    titles = ", ".join(dict.fromkeys(it.title for it in table.exports()))
     raise Ended(
         f"{place} holds nothing to import: neither {recall_sets.FILE} (here or one folder down) nor"
         f" {plans.TRANSCRIPTS} nor an export of {titles}"

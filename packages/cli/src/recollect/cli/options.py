@@ -1,9 +1,7 @@
 """Options that several commands take, and the types of their values."""
 
-import errno
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from recollect._shared.moments import moment, zone_of
 from recollect._shared.retry import MAX_TIMEOUT
 from recollect.cli import exits
 from recollect.cli.profiles import refuse_beside_profile
+from recollect.imports.reading import open_regular
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -390,17 +389,6 @@ class Source(_File):
         if ctx is not None:
             ctx.call_on_close(file.close)
         return file
-
-
-def open_regular(path: str, flags: int) -> int:
-    """Open a regular file, for `open`. Raises OSError for any other, also for a pipe without a
-    writer.
-    """
-    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(errno.EINVAL, "it is no regular file; a pipe is read as `-`", path)
-    return handle
 
 
 def with_text(command: F) -> F:

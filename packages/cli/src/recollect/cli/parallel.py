@@ -8,7 +8,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from recollect.cli.printing import counted
+from recollect.imports.values import counted
 
 T = TypeVar("T")
 R = TypeVar("R")

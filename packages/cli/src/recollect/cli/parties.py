@@ -45,7 +45,6 @@ from recollect.cli.options import (
 from recollect.cli.printing import (
     clean,
     console,
-    counted,
     json_line,
     json_lines,
     local,
@@ -53,6 +52,7 @@ from recollect.cli.printing import (
     snippet_of,
     warn,
 )
+from recollect.imports.values import counted
 
 _PAGE = 500
 _ARROWS = {Direction.INBOUND: "←", Direction.OUTBOUND: "→"}

@@ -37,11 +37,6 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, whose plural ends with an s."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def called(it: Conversation) -> str:
     """Return the name that people are shown of a conversation."""
     return it.name or "(nothing said yet)"

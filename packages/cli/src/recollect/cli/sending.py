@@ -28,9 +28,9 @@ from recollect import (
 from recollect._shared.history import is_too_large, read_history
 from recollect._shared.plain import plain
 from recollect.cli.exits import ends_run
-from recollect.cli.plans import Batch, Event, Placed, Plan, Tally, fingerprint
-from recollect.cli.printing import counted
-from recollect.cli.transcript import TIERS, is_conversation_id
+from recollect.imports.plans import Batch, Event, Placed, Plan, Tally, fingerprint
+from recollect.imports.transcript import TIERS, is_conversation_id
+from recollect.imports.values import counted
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 8 << 20

@@ -10,13 +10,13 @@ from recollect.cli.options import MAX_NUMBER, Shell, WholeNumber, confirm, with_
 from recollect.cli.printing import (
     clean,
     console,
-    counted,
     json_line,
     json_lines,
     local,
     one_line,
     table_of,
 )
+from recollect.imports.values import counted
 
 _PAGE = 500
 

@@ -15,7 +15,6 @@ from recollect.cli.options import Shell, with_patient_shell, with_shell
 from recollect.cli.printing import (
     clean,
     console,
-    counted,
     json_line,
     json_lines,
     local,
@@ -23,6 +22,7 @@ from recollect.cli.printing import (
     table_of,
     warn,
 )
+from recollect.imports.values import counted
 
 _LOOK_SECONDS = 0.2  # between two looks at a verification
 

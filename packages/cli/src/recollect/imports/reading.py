@@ -4,8 +4,10 @@ import codecs
 import errno
 import json
 import lzma
+import os
 import re
 import sqlite3
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from recollect.cli.options import open_regular
-from recollect.cli.plans import Skip
-from recollect.cli.printing import counted
-from recollect.cli.transcript import Damaged
+from recollect.imports.plans import Skip
+from recollect.imports.transcript import Damaged
+from recollect.imports.values import counted
 
 _CHUNK = 1 << 20
 """Bytes of one read."""
@@ -64,6 +65,17 @@ def ignore(size: int) -> None:
 
 Item = tuple[str, Any]
 """The place of a JSON value in its file, and the value or a Damaged that says what is wrong."""
+
+
+def open_regular(path: str, flags: int) -> int:
+    """Open a regular file, for `open`. Raises OSError for any other, also for a pipe without a
+    writer.
+    """
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no regular file; a pipe is read as `-`", path)
+    return handle
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,14 @@ from email.message import Message as Mail
 from email.utils import parseaddr
 from typing import Any
 
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.markup import plain_text
-from recollect.cli.formats.people import Chat
-from recollect.cli.formats.reading import MAX_ITEM, Reading, Spool
-from recollect.cli.formats.talks import moment
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.printing import counted
-from recollect.cli.transcript import Damaged
+from recollect.imports.forms import Format, Options
+from recollect.imports.markup import plain_text
+from recollect.imports.people import Chat
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import MAX_ITEM, Reading, Spool
+from recollect.imports.talks import moment
+from recollect.imports.transcript import Damaged
+from recollect.imports.values import counted
 
 NAME = "mail-export"
 _FIRST = re.compile(rb"From \S.*\d{4}|From .*\d\d:\d\d")

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from recollect import Role, ToolCall
-from recollect.cli.formats.forms import conversations
-from recollect.cli.formats.talks import Talk, attachment
-from recollect.cli.formats.trees import NOT_STATED, parent_of
-from recollect.cli.formats.values import fields_of, flag_of, mapping, objects, text_of
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
+from recollect.imports.forms import conversations
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.talks import Talk, attachment
+from recollect.imports.transcript import Damaged
+from recollect.imports.trees import NOT_STATED, parent_of
+from recollect.imports.values import fields_of, flag_of, mapping, objects, text_of
 
 NAME = "librechat"
 

@@ -8,12 +8,12 @@ import json
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
-from recollect.cli.formats.forms import conversations
-from recollect.cli.formats.talks import Talk, attachment
-from recollect.cli.formats.trees import parent_of
-from recollect.cli.formats.values import flag_of, mapping, objects, pass_over, text_of
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
+from recollect.imports.forms import conversations
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.talks import Talk, attachment
+from recollect.imports.transcript import Damaged
+from recollect.imports.trees import parent_of
+from recollect.imports.values import flag_of, mapping, objects, pass_over, text_of
 
 NAME = "claude"
 _WITHOUT_TEXT = {"text", "token_budget", "flag"}

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.reading import Reading
-from recollect.cli.formats.talks import Talk, attachment
-from recollect.cli.formats.values import blocks_of, fields_of, objects, text_of
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
+from recollect.imports.forms import Format, Options
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import Reading
+from recollect.imports.talks import Talk, attachment
+from recollect.imports.transcript import Damaged
+from recollect.imports.values import blocks_of, fields_of, objects, text_of
 
 NAME = "codex"
 _BOILERPLATE = re.compile(

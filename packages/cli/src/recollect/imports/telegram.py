@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.people import Chat, chats
-from recollect.cli.formats.values import fields_of, members, objects, pass_over, text_of
-from recollect.cli.plans import Plan, Skip
+from recollect.imports.forms import Format, Options
+from recollect.imports.people import Chat, chats
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.values import fields_of, members, objects, pass_over, text_of
 
 NAME = "telegram-export"
 _FILES = ("photo", "file")

@@ -1,5 +1,5 @@
-"""Plans of an import: one for each conversation. `formats` reads them, `sending` makes their
-requests.
+"""Plans of an import: one for each conversation. The formats read them, and `recollect.cli.sending`
+makes their requests.
 """
 
 import hashlib
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recollect import Message
-from recollect.cli.transcript import Beginning
+from recollect.imports.transcript import Beginning
 
 TRANSCRIPTS = "conv-*.jsonl"
 """Names of files that hold one conversation each, as a data folder and `export --folder` have them.

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.cli.formats.reading import Reading, ignore
-from recollect.cli.formats.values import passed_over
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import Reading, ignore
+from recollect.imports.transcript import Damaged
+from recollect.imports.values import passed_over
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,16 @@
-"""The table of formats, and how a source is recognised: by all that is in it."""
+"""The table of formats, and how a source is recognised: by all that is in it.
+
+Other distributions add formats of their own by entry points of the group `recollect.imports`.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import PurePath
 from typing import Any
 
-from recollect.cli import plans
-from recollect.cli.formats import (
+from recollect.imports import (
     chat_messages,
     chatgpt,
     claude,
@@ -18,6 +22,7 @@ from recollect.cli.formats import (
     llm,
     mail,
     open_webui,
+    plans,
     recall_sets,
     signal_chats,
     slack,
@@ -25,11 +30,11 @@ from recollect.cli.formats import (
     transcripts,
     whatsapp,
 )
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.reading import DAMAGE, Source
-from recollect.cli.formats.values import apart, passed_over
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
+from recollect.imports.forms import Format, Options
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import DAMAGE, Source
+from recollect.imports.transcript import Damaged
+from recollect.imports.values import apart, passed_over
 
 TRANSCRIPT = transcripts.FORMAT
 RECALL_SET = recall_sets.FORMAT
@@ -53,10 +58,11 @@ EXPORTS: tuple[Format, ...] = (
     mail.FORMAT,
     chat_messages.FORMAT,  # last: exports of products have messages, too
 )
-"""The formats of other products."""
-FORMATS = (TRANSCRIPT, RECALL_SET, *EXPORTS)
+"""The formats of other products that this package reads."""
 NAMES = tuple(dict.fromkeys(it.name for it in EXPORTS))
-"""The values of `--format`."""
+"""The values of `--format` that this package knows."""
+GROUP = "recollect.imports"
+"""The group of entry points of formats: each leads to a Format."""
 _HEAD = 1 << 16
 """Bytes of a file that is no JSON by which it is recognised."""
 _SHOWN = 5
@@ -103,9 +109,36 @@ class Input:
             yield Skip(f"the rest of {name}", f"the archive is damaged: {error}")  # of bzip2
 
 
+@cache
+def added() -> tuple[tuple[Format, ...], tuple[str, ...]]:
+    """Return the formats that other distributions add, and why others of theirs are left out."""
+    formats: dict[str, Format] = {}
+    reasons = []
+    for it in sorted(entry_points(group=GROUP), key=lambda it: (it.name, it.value)):
+        try:
+            value = it.load()
+            if not isinstance(value, Format):
+                raise TypeError(f"{it.value} is no recollect.imports.forms.Format")
+            if value.name in {*NAMES, *formats}:
+                raise ValueError(f"there is a format {value.name} already")
+            formats[value.name] = value
+        except Exception as error:  # noqa: BLE001 - code of others, which may raise anything
+            distribution = it.dist.name if it.dist else "?"
+            reasons.append(f"{it.name} of {distribution}: {type(error).__name__}: {error}")
+    return tuple(formats.values()), tuple(reasons)
+
+
+def exports() -> tuple[Format, ...]:
+    """Return all formats of products, in the order in which a source is compared with them."""
+    *first, last = EXPORTS
+    return (*first, *added()[0], last)
+
+
 def of_name(name: str) -> tuple[Format, ...]:
     """Return the formats that `--format` names; all of them for an empty name."""
-    return tuple(it for it in EXPORTS if it.name == name) if name else FORMATS
+    if name:
+        return tuple(it for it in exports() if it.name == name)
+    return (TRANSCRIPT, RECALL_SET, *exports())
 
 
 def recognise(source: Source, formats: Sequence[Format]) -> Format:

@@ -17,11 +17,13 @@ from typing import Any
 
 from recollect import Role, ToolCall
 from recollect._shared.plain import time_text
-from recollect.cli.formats.forms import Format, Options, conversations
-from recollect.cli.formats.markup import plain_text
-from recollect.cli.formats.reading import Reading
-from recollect.cli.formats.talks import Talk, attachment, moment
-from recollect.cli.formats.values import (
+from recollect.imports.forms import Format, Options, conversations
+from recollect.imports.markup import plain_text
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import Reading
+from recollect.imports.talks import Talk, attachment, moment
+from recollect.imports.transcript import Damaged
+from recollect.imports.values import (
     fields_of,
     flag_of,
     mapping,
@@ -30,8 +32,6 @@ from recollect.cli.formats.values import (
     passed_over,
     text_of,
 )
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
 
 NAME = "gemini"
 _GAP = timedelta(minutes=30)

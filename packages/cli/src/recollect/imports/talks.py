@@ -10,11 +10,11 @@ from itertools import groupby
 from typing import Any
 
 from recollect import Attachment, Message, Role, ToolCall
-from recollect.cli import transcript
-from recollect.cli.formats.trees import branch_of
-from recollect.cli.formats.values import passed_over
-from recollect.cli.plans import Batch, Event, Placed, Plan, Skip
-from recollect.cli.transcript import Beginning
+from recollect.imports import transcript
+from recollect.imports.plans import Batch, Event, Placed, Plan, Skip
+from recollect.imports.transcript import Beginning
+from recollect.imports.trees import branch_of
+from recollect.imports.values import passed_over
 
 MAX_TEXT = 900_000
 """Bytes of a message's texts together: a server takes messages of 1 MiB by default."""

@@ -12,11 +12,11 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import PurePath
 
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.people import Chat
-from recollect.cli.formats.reading import Reading
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
+from recollect.imports.forms import Format, Options
+from recollect.imports.people import Chat
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import Reading
+from recollect.imports.transcript import Damaged
 
 NAME = "whatsapp-export"
 _INVISIBLE = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")

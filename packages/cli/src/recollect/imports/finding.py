@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from recollect.cli.formats import table
-from recollect.cli.formats.forms import Format
-from recollect.cli.formats.reading import DAMAGE, Source
-from recollect.cli.formats.table import Input, Unknown
-from recollect.cli.options import open_regular
+from recollect.imports import table
+from recollect.imports.forms import Format
+from recollect.imports.reading import DAMAGE, Source, open_regular
+from recollect.imports.table import Input, Unknown
 
 _MAX_FILES = 100_000
 _SUFFIXES = {".json", ".jsonl", ".html", ".htm", ".txt", ".mbox", ".db", ""}

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.people import Chat
-from recollect.cli.formats.reading import Reading, Spool
-from recollect.cli.formats.values import fields_of, objects, text_of
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
+from recollect.imports.forms import Format, Options
+from recollect.imports.people import Chat
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import Reading, Spool
+from recollect.imports.transcript import Damaged
+from recollect.imports.values import fields_of, objects, text_of
 
 NAME = "signal-export"
 _TITLE = "Signal"

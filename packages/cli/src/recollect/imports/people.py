@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from recollect import Role
-from recollect.cli.formats.forms import Options
-from recollect.cli.formats.reading import Reading
-from recollect.cli.formats.talks import Talk, attachment
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
+from recollect.imports.forms import Options
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import Reading
+from recollect.imports.talks import Talk, attachment
+from recollect.imports.transcript import Damaged
 
 _SHOWN = 8
 

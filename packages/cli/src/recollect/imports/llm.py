@@ -7,10 +7,10 @@ from itertools import groupby
 from typing import Any
 
 from recollect import Role, ToolCall
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.reading import Reading
-from recollect.cli.formats.talks import Talk, attachment
-from recollect.cli.plans import Plan, Skip
+from recollect.imports.forms import Format, Options
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import Reading
+from recollect.imports.talks import Talk, attachment
 
 NAME = "llm"
 _MAGIC = b"SQLite format 3\x00"

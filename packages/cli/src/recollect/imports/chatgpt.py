@@ -10,10 +10,12 @@ import re
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
-from recollect.cli.formats.forms import conversations
-from recollect.cli.formats.talks import Talk, attachment
-from recollect.cli.formats.trees import NOT_STATED, parent_of
-from recollect.cli.formats.values import (
+from recollect.imports.forms import conversations
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.talks import Talk, attachment
+from recollect.imports.transcript import Damaged
+from recollect.imports.trees import NOT_STATED, parent_of
+from recollect.imports.values import (
     fields_of,
     flag_of,
     mapping,
@@ -22,8 +24,6 @@ from recollect.cli.formats.values import (
     pass_over,
     text_of,
 )
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
 
 NAME = "chatgpt"
 _NEW = "New chat"

@@ -12,13 +12,13 @@ from pathlib import PurePath
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.reading import Reading
-from recollect.cli.formats.talks import Talk, attachment
-from recollect.cli.formats.trees import NOT_STATED, parent_of
-from recollect.cli.formats.values import blocks_of, fields_of, flag_of, text_of
-from recollect.cli.plans import Plan, Skip
-from recollect.cli.transcript import Damaged
+from recollect.imports.forms import Format, Options
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.reading import Reading
+from recollect.imports.talks import Talk, attachment
+from recollect.imports.transcript import Damaged
+from recollect.imports.trees import NOT_STATED, parent_of
+from recollect.imports.values import blocks_of, fields_of, flag_of, text_of
 
 NAME = "claude-code"
 _SAID = {"user", "assistant"}

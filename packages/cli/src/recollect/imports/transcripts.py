@@ -7,11 +7,11 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
-from recollect.cli import plans, transcript
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.reading import Reading
-from recollect.cli.plans import Batch, Event, Placed, Plan, Skip, fingerprint
-from recollect.cli.transcript import LOST_CHANNEL, Beginning, Damaged
+from recollect.imports import plans, transcript
+from recollect.imports.forms import Format, Options
+from recollect.imports.plans import Batch, Event, Placed, Plan, Skip, fingerprint
+from recollect.imports.reading import Reading
+from recollect.imports.transcript import LOST_CHANNEL, Beginning, Damaged
 
 _MOST_BEFORE = 10_000
 """Lines after which a file in which no conversation has begun is given up."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar, cast
 
-from recollect.cli.transcript import Damaged
+from recollect.imports.transcript import Damaged
 
 T = TypeVar("T")
 
@@ -91,3 +91,8 @@ def passed_over() -> list[tuple[str, str]]:
     named = [(what, reprlib.repr(value)) for _, what, value in passed.values()]
     passed.clear()
     return named
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, whose plural ends with an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

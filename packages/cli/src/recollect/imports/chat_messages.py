@@ -8,10 +8,10 @@ import json
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
-from recollect.cli.formats.forms import conversations
-from recollect.cli.formats.talks import Talk, attachment
-from recollect.cli.formats.values import blocks_of, fields_of, flag_of, mapping, objects, text_of
-from recollect.cli.plans import Plan, Skip
+from recollect.imports.forms import conversations
+from recollect.imports.plans import Plan, Skip
+from recollect.imports.talks import Talk, attachment
+from recollect.imports.values import blocks_of, fields_of, flag_of, mapping, objects, text_of
 
 NAME = "chat-messages"
 _ROLES = dict.fromkeys(("user", "human"), Role.USER)

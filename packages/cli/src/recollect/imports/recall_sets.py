@@ -6,11 +6,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from recollect import Message, Role
-from recollect.cli import transcript
-from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.reading import Reading, Source
-from recollect.cli.plans import Batch, Event, Placed, Plan, Skip
-from recollect.cli.transcript import Beginning, Damaged
+from recollect.imports import transcript
+from recollect.imports.forms import Format, Options
+from recollect.imports.plans import Batch, Event, Placed, Plan, Skip
+from recollect.imports.reading import Reading, Source
+from recollect.imports.transcript import Beginning, Damaged
 
 FILE = "conversations.jsonl"
 MAX_PARTICIPANTS = 64

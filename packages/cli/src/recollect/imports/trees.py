@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from recollect.cli.formats.values import pass_over
-from recollect.cli.transcript import Damaged
+from recollect.imports.transcript import Damaged
+from recollect.imports.values import pass_over
 
 NOT_STATED = ""
 """The parent of a message of which the export does not say which it is."""
