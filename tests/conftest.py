@@ -49,6 +49,9 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in i
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
+_LOGGER = type(structlog.get_logger())
+"""Type of the logger that each module has, which makes the one that is used."""
+
 LONG = "HOSTILE_SCALE" in os.environ
 """Set by `make hostile`: what `make test` samples is tried in full."""
 
@@ -295,6 +298,21 @@ def nobody_takes_notes() -> Iterator[None]:
 def logs_as_they_were() -> Iterator[None]:
     """Reset the logs, which a command that ran in this process has set up."""
     yield
+    reset_logs()
+
+
+def reset_logs() -> None:
+    """Reset the logs, and let each logger follow what is set up from now on.
+
+    A server that somebody runs makes each logger once, at its first use, which `capture_logs` does
+    not see any more; so does `serve` in this process, even if it refuses to start.
+    """
+    if structlog.get_config()["cache_logger_on_first_use"]:
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] == "recollect_server":
+                for value in list(vars(module).values()):
+                    if isinstance(value, _LOGGER):
+                        vars(value).pop("bind", None)  # the logger that it keeps
     structlog.reset_defaults()
 
 

@@ -8,8 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 from recollect import Client, InvalidArgument, Message, NotFound
+from recollect_server.storage import format as formats
+from structlog.testing import capture_logs
 
+from tests.conftest import reset_logs
 from tests.server_cli.conftest import run
 
 UNKNOWN = "conv-01HQ0000000000000000000000"
@@ -127,3 +131,12 @@ def test_a_command_on_a_data_folder_logs_in_the_same_words(tmp_path: Path) -> No
     with (tmp_path / "data/default/conversations" / f"{made}.jsonl").open("ab") as file:
         file.write(b"half")
     assert run("rebuild", "--data-dir", tmp_path / "data", "--log-level", "error").stderr == ""
+
+
+def test_a_logger_that_a_server_in_this_process_kept_is_seen_by_the_tests_after_it() -> None:
+    structlog.configure(cache_logger_on_first_use=True)  # as `serve` does
+    formats.log.info("kept")
+    reset_logs()
+    with capture_logs() as logged:
+        formats.log.info("seen")
+    assert [it["event"] for it in logged] == ["seen"]
