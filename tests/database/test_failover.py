@@ -409,9 +409,11 @@ class Tail:
 def test_ledgers_notes_and_drafts_that_a_standby_never_got_are_nowhere_behind_a_pooler_too(
     cluster: Cluster, start_server: Start, tmp_path: Path
 ) -> None:
-    url = cluster.renew()
     with ExitStack() as stack:
+        # first: without PgBouncer it skips the test, and a standby that does not take over would
+        # be left, for which the next test would wait
         pooler = stack.enter_context(pooled(cluster.primary))
+        url = cluster.renew()
         servers = [
             start_server(store=it, data_dir=tmp_path / name)
             for name, it in (("a", url), ("b", pooler.url(cluster.url)))
