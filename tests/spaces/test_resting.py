@@ -4,7 +4,6 @@ Its index takes them in before anything reads it.
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,7 +21,6 @@ from recollect_server.app.space import OpenSpace
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.tokens import Grant
 from recollect_server.jobs.due_work import DueWork
-from recollect_server.jobs.loop import Loop
 from recollect_server.services.space.events import Resting
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
@@ -32,7 +30,9 @@ from recollect_server.storage.index import writer
 from tests.at_rest import is_sealed
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
 from tests.credentials.conftest import Caller, grant, tokens_of
+from tests.programs import ran
 from tests.server.conftest import agent, at_once, code_of, failure_of, user
+from tests.spaces import hour_later
 from tests.spaces.conftest import Enter, InSpace
 from tests.waiting import until
 
@@ -476,28 +476,11 @@ def test_a_space_at_rest_has_no_open_file_until_it_is_used(
     assert all(open_files(server.data_dir / service.space) for service in services)
 
 
-def test_a_space_that_nobody_uses_for_an_hour_does_not_rest(
-    start_server: Start, enter: Enter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = start_server()
-    services = [enter(server.target, f"space-{number}") for number in range(5)]
-    for service in services:
-        service.conversation_of("The roof leaks")
-    is_over = threading.Event()
-
-    def end() -> float:
-        is_over.set()
-        return 3600.0
-
-    last, first = Loop("last", end, wait=1800.0), Loop("first", lambda: 3600.0)
-    last.start()
-    now = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: now() + 3600.0)
-    first.start()  # has the threads of all jobs look at the time, and the last comes last
-    is_over.wait()
-    assert {it.name for it in server.app.spaces.open_now()} >= {it.space for it in services}
-    last.stop()
-    first.stop()
+def test_a_space_that_nobody_uses_for_an_hour_does_not_rest(tmp_path: Path) -> None:
+    code, output, errors = ran(hour_later.__name__, [str(tmp_path / "data")])
+    assert (code, errors) == (0, "")
+    expected = {f"space-{number}" for number in range(hour_later.SPACES)}
+    assert expected <= set(output.split())
 
 
 def test_a_stream_that_begins_while_another_call_wakes_the_space_has_its_updates(
