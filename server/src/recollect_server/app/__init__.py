@@ -249,6 +249,7 @@ def _start(
     _start_jobs(shared, spaces, stops)
     # as soon as no call is under way: before jobs, which may take a moment to end
     stops.append(lambda: _flush(spaces))
+    stops.append(spaces.calls_are_over)
     gate.follow(streams.end, server.end_streams, lambda _: _end_of_made(streams, stores))
     stops.append(gate.stop)
     addresses = tuple(server.start())
@@ -260,6 +261,7 @@ def _start(
     # first: a server that stops would wait for open streams, all of its grace
     stops.append(streams.stop)
     stops.append(lambda: stores.expect_close(settings.shutdown_grace.total_seconds()))
+    stops.append(lambda: spaces.expect_close(settings.shutdown_grace.total_seconds()))
     stops.append(server.leave)
     return App(
         addresses,
@@ -404,7 +406,7 @@ def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[
     if settings.store != FOLDER:
         removals = Loop("space-removals", partial(_follow_removals, stores, spaces, shared.streams))
         removals.start()
-        stops.append(removals.stop)
+        stops.append(lambda: removals.stop(spaces.patience()))
     if writer is not None:
         slow = settings.abbreviation_timeout.total_seconds() / 2
         threads = settings.abbreviation_threads

@@ -266,6 +266,10 @@ class OpenSpace:
         while self._stops:
             self._stops.pop()()
 
+    def abandon(self) -> None:
+        """Let nobody wait for its index any more (see `Writer.abandon`)."""
+        self._space.abandon()
+
     def settle(self) -> None:
         """Wait until the file of the index has all that was acknowledged, or cannot take it now."""
         if self._has_backlog or not self.is_resting:

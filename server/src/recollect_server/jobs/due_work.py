@@ -131,7 +131,7 @@ class DueKeeper:
 
     def stop(self) -> None:
         """Stop the thread; the spaces that it has open are left to be closed."""
-        self._loop.stop()
+        self._loop.stop(self._spaces.patience())
         for lease, _ in self._leases.values():
             lease.end()
 
@@ -192,7 +192,7 @@ class Awaited:
         self._loop.start()
 
     def stop(self) -> None:
-        self._loop.stop()
+        self._loop.stop(self._spaces.patience())
 
     def _look(self) -> float:
         with suppress(StorageUnavailable):

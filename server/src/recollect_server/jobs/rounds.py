@@ -70,8 +70,8 @@ class Rounds:
         self._loop.start()
 
     def stop(self) -> None:
-        """Stop the thread, between two parts of its work."""
-        self._loop.stop()
+        """Stop the thread, between two parts of its work; one that hangs is left behind."""
+        self._loop.stop(self._spaces.patience())
 
     def _round(self) -> float:
         """Give each space that is due one turn. Return the seconds to the next round."""

@@ -94,7 +94,7 @@ class VerificationAdministration:
         with self._guard:
             thread = self._thread
         if thread is not None:
-            thread.join()
+            thread.join(self._spaces.patience())
 
     def _run(self) -> None:
         while True:

@@ -224,6 +224,11 @@ class Projection:
         """Return whether the index has everything and is known to be right."""
         return self.is_compared and not (self.doubt or self._retired or self.index.lost())
 
+    def abandon(self) -> None:
+        """Let nobody wait for the index, nor for those used before it (see `Writer.abandon`)."""
+        for index in (*self._retired, self.index):
+            index.abandon()
+
     def close(self) -> None:
         """Close the index, and those used before it. No call may be under way. The next start
         compares one that this server did not compare to the end.

@@ -426,6 +426,10 @@ class Space:
         self.publish(Resting())
         self.index.rest()
 
+    def abandon(self) -> None:
+        """Let nobody wait for the index any more: the waiting caller gets IndexUnavailable."""
+        self._parts.projection.abandon()
+
     def close(self) -> None:
         """Close the index, and those used before it. No call may be under way."""
         self._parts.projection.close()

@@ -40,6 +40,11 @@ class OpenedSpace(Protocol):
     def wake(self) -> None:
         """Open its files. Raises DataUnavailable: then it is to be opened anew."""
 
+    def abandon(self) -> None:
+        """Let nobody wait for its index any more: a caller that does gets IndexUnavailable. It
+        waits for nothing.
+        """
+
     def close(self, *, drains: bool = True) -> None:
         """Close it. Nobody uses it any more. `drains`: its index takes in what waits for it, else
         the next opening catches it up.

@@ -38,6 +38,10 @@ _EARLY_AGAIN = 0.25  # seconds until it asks again for a part of it
 _PATIENCE = 5.0  # seconds that a call waits for the place of a space that others use
 _RECENT = 5.0  # seconds after its last use in which background work takes no space's place
 _DRAIN = 5.0  # seconds that a stop takes for the indexes of spaces at rest; the rest is caught up
+# seconds from the end of the calls to that of all waits for an index, at the least: where the calls
+# took all of the grace, jobs can still end, and indexes take in what is queued
+_CLOSING = 2.0
+_LAST = 2.0  # seconds in which those end whose wait for an index a stop ended
 
 
 R = TypeVar("R")
@@ -120,12 +124,14 @@ class _Opening:
 class _Slot(Generic[S]):
     """Place of a space among the open ones. `Spaces` guards it."""
 
-    __slots__ = ("holds", "leases", "name", "space", "used")
+    __slots__ = ("holds", "leases", "name", "opened", "space", "used")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.space: S | None = None
         """None while it is being opened, put to rest or closed."""
+        self.opened: S | None = None
+        """The same, and also while it is being put to rest or closed."""
         self.leases = 0
         self.holds = 0
         """Those of the leases that may last for hours."""
@@ -165,7 +171,11 @@ class Spaces(Generic[S]):
         self._barred: set[str] = set()  # names of those that are being removed
         self._stopping = False
         self._waiting = 0  # how many wait for the end of a lease
+        self._grace_ends = 0.0
+        self._abandon_at: float | None = None
+        self._is_abandoned = False
         self._activity = _Activity()
+        self._closed = threading.Event()
 
     def use(
         self,
@@ -324,16 +334,71 @@ class Spaces(Generic[S]):
             self._changed.wait(left)
             self._waiting -= 1
 
+    def expect_close(self, grace: float) -> None:
+        """Let nobody wait for an index for long from so many seconds on: the server stops, and may
+        not hang because an index does. Call `calls_are_over` once they are.
+        """
+        with self._lock:
+            self._grace_ends = time.monotonic() + grace
+        self._abandon(self._grace_ends + _CLOSING)
+
+    def calls_are_over(self) -> None:
+        """Let the jobs and the close of the spaces take what is left of the grace."""
+        self._abandon(max(time.monotonic() + _CLOSING, self._grace_ends - _LAST))
+
+    def _abandon(self, at: float) -> None:
+        """Let nobody wait for an index from a time on."""
+        with self._lock:
+            self._abandon_at = min(at, self._abandon_at or at)
+        threading.Thread(target=self._limit, args=[at], name="index-limit", daemon=True).start()
+
+    def patience(self) -> float | None:
+        """Return the seconds for which a stop waits for those who use a space; None: without limit.
+
+        Waits for an index end before that. What still hangs then, in a file say, is left
+        behind: the process ends, as if it were killed.
+        """
+        with self._lock:
+            return self._patience()
+
+    def _patience(self) -> float | None:
+        if self._abandon_at is None:
+            return None
+        return max(0.0, self._abandon_at + _LAST - time.monotonic())
+
+    def _limit(self, at: float) -> None:
+        if self._closed.wait(max(0.0, at - time.monotonic())):
+            return
+        with self._lock:
+            if self._is_abandoned:
+                return
+            self._is_abandoned = True
+            opened = [place.opened for place in self._places.values() if place.opened is not None]
+        log.warning("indexes_abandoned", spaces=len(opened))
+        for space in opened:
+            space.abandon()
+
     def close(self) -> None:
-        """Wait for the leases and close every space. Nothing can be opened any more."""
+        """Wait for the leases, as long as there is `patience`, and close every space. Nothing can
+        be opened any more.
+        """
+        try:
+            self._close_all()
+        finally:
+            self._closed.set()
+
+    def _close_all(self) -> None:
         with self._lock:
             self._stopping = True
             self._changed.notify_all()
         until = time.monotonic() + _DRAIN
         while True:
             with self._lock:
-                self._wait(lambda: not self._places or self._unused() is not None)
+                self._wait(lambda: not self._places or self._unused() is not None, self._patience())
                 if not self._places:
+                    break
+                if self._unused() is None:
+                    log.warning("spaces_left_open", spaces=list(self._places))
                     break
                 place = self._unused()
                 assert place is not None
@@ -404,11 +469,11 @@ class Spaces(Generic[S]):
             place.space = space
             self._changed.notify_all()
 
-    def _wait(self, condition: Callable[[], object]) -> None:
-        """Wait until leases end and the condition holds. Hold the lock."""
+    def _wait(self, condition: Callable[[], object], seconds: float | None) -> None:
+        """Wait until leases end and the condition holds, so many seconds at most. Hold the lock."""
         self._waiting += 1
         try:
-            self._changed.wait_for(condition)
+            self._changed.wait_for(condition, seconds)
         finally:
             self._waiting -= 1
 
@@ -545,7 +610,9 @@ class Spaces(Generic[S]):
             raise
         log.debug("space_opened", space=place.name, ms=round((time.monotonic() - began) * 1000, 1))
         with self._lock:
-            place.space = space
+            place.space = place.opened = space
+            if self._is_abandoned:
+                space.abandon()
             self._changed.notify_all()
             return self._lease(place, space, is_hold=holds)
 

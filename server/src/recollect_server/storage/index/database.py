@@ -130,6 +130,12 @@ class Database:
         except apsw.Error as error:
             raise IndexUnavailable(str(error)) from error
 
-    def close(self) -> None:
-        """Execute what is queued, then close every connection. No call may be under way."""
-        self.writer.close(self._readers)
+    def abandon(self) -> None:
+        """Take in nothing more, and let nobody wait (see `Writer.abandon`)."""
+        self.writer.abandon()
+
+    def close(self) -> bool:
+        """Execute what is queued, then close every connection. No call may be under way. Return
+        False if the file lacks something that was queued.
+        """
+        return self.writer.close(self._readers)

@@ -305,16 +305,18 @@ class Index(Database):
         """Return the number of additions that wait to be taken in, and their size in bytes."""
         return self.writer.waiting()
 
-    def close(self, *, sound: bool = False) -> None:
+    def close(self, *, sound: bool = False) -> bool:
         """Close the file. Closing twice is harmless. A `sound` one is known to be right, and is
-        sealed if it can be.
+        sealed if it can be, unless it lacks something that was queued: then return False.
         """
-        if not self._closed.is_set():
-            self._closed.set()
-            super().close()
-            if sound and not self.writer.is_resting:  # then it is sealed
-                with suppress(OSError):
-                    self._seal()
+        if self._closed.is_set():
+            return True
+        self._closed.set()
+        is_whole = super().close()
+        if sound and is_whole and not self.writer.is_resting:  # then it is sealed
+            with suppress(OSError):
+                self._seal()
+        return is_whole
 
 
 _LOGGED = (

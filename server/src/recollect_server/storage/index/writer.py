@@ -106,7 +106,7 @@ class Writer:
         self._at_work_since = 0.0  # of the first document that is being taken in; 0: none is
         # callers wait until `_taken` is this; in order, and woken once each
         self._expected: deque[tuple[int, threading.Event]] = deque()
-        self._stopped = False
+        self._stopped = self._is_abandoned = False
         self.is_resting = False
         """True while the file is closed: the next read or batch opens it."""
         self._closed_as: list[int] = []  # identity of the file as it was closed
@@ -275,7 +275,7 @@ class Writer:
         with suppress(OSError):
             self._closed_as = identity(self.path)
         with self._changed:
-            self.is_resting, self._stopped = True, False
+            self.is_resting, self._stopped = True, self._is_abandoned
 
     def wake(self) -> None:
         """Open the file, if it is closed. Raises apsw.Error, also if it is not the file that was
@@ -298,14 +298,23 @@ class Writer:
                 self.is_resting = False
                 self._schedule()
 
-    def close(self, readers: Readers) -> None:
+    def close(self, readers: Readers) -> bool:
         """Execute what is queued, then close every connection. No call may be under way. What waits
-        for a closed file is dropped.
+        for a closed file is dropped. Return False if the file lacks something that was queued.
         """
         if self.is_resting:
             self._stop()
-        else:
-            self._end(readers)
+            return True
+        return self._end(readers)
+
+    def abandon(self) -> None:
+        """Take in nothing more: every caller, also one that waits, gets IndexUnavailable. It waits
+        for nothing, and any thread may call it.
+
+        The transcripts have what is queued, and the next start takes it in.
+        """
+        self._is_abandoned = True
+        self._stop()
 
     def _end(self, readers: Readers) -> bool:
         """Return False if the writer stopped before it had done everything."""
@@ -317,7 +326,10 @@ class Writer:
         # first: only the last connection that closes empties the write-ahead log, and a reader
         # cannot
         readers.close()
-        self._writer.close()
+        with self._changed:
+            is_left = not is_done and self.is_running  # a thread hangs in a batch: it has that one
+        if not is_left:
+            self._writer.close()
         return is_done
 
     # The queue ------------------------------------------------------------------------------------
@@ -353,7 +365,7 @@ class Writer:
         """
         if self._expected:
             return time.monotonic()
-        if not self._waiting or self.is_resting:
+        if not self._waiting or self.is_resting or self._stopped:
             return NEVER
         return time.monotonic() + (_LINGER_WATCHED if self.watched else _LINGER)
 
@@ -367,6 +379,8 @@ class Writer:
                 self._take_in(cast(list[_Document], batch))
         except BaseException:
             self._stop()
+            with self._changed:
+                THREADS.end(self, NEVER)
             raise
         with self._changed:
             self._taken += len(batch)
@@ -386,6 +400,8 @@ class Writer:
         """Return one job, or all documents before the next job."""
         with self._changed:
             batch: list[_Document | _Job] = []
+            if self._stopped:  # those who waited got an error: it must not be done later
+                return batch
             while self._waiting and len(batch) < _BATCH:
                 if isinstance(item := self._waiting[0], _Job):
                     return batch or [self._waiting.popleft()]
