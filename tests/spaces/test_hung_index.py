@@ -2,10 +2,11 @@
 wait for it fail, and the next start has all that was acknowledged.
 """
 
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
@@ -19,8 +20,8 @@ from structlog.testing import capture_logs
 
 from tests.at_rest import is_sealed
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.server.conftest import user
-from tests.spaces.conftest import Enter, InSpace
+from tests.server.conftest import Service, server_process, user
+from tests.spaces.conftest import Enter
 from tests.waiting import until
 
 SPACE = "hung"
@@ -58,13 +59,13 @@ def opened(server: RunningServer) -> OpenSpace:
     return space
 
 
-def search(service: InSpace) -> None:
+def search(service: Service) -> None:
     """Search, and heed no error: the server stops meanwhile."""
     with suppress(grpc.RpcError):
         service.found("zebra")
 
 
-def texts(service: InSpace, name: str) -> list[str]:
+def texts(service: Service, name: str) -> list[str]:
     """Return the texts of a conversation."""
     return [it.content for it in service.load(name, **ALL).messages]
 
@@ -167,3 +168,22 @@ def test_an_index_that_took_in_nothing_any_more_is_not_sealed_and_the_next_start
     again = enter(start_server().target, SPACE)
     assert again.found("zebra") == [name]
     assert texts(again, name) == ["First", "Second zebra"]
+
+
+@pytest.mark.files
+def test_a_signal_ends_a_server_whose_index_another_process_has_locked(tmp_path: Path) -> None:
+    flags = ("--shutdown-grace", "1s")
+    with server_process(tmp_path, *flags) as (process, address):
+        service = Service(address)
+        name = service.conversation_of("First")
+        assert service.found("First") == [name]
+        (file,) = tmp_path.rglob("conversations.db")
+        with closing(apsw.Connection(str(file))) as other:
+            other.execute("begin immediate")
+            service.append(name, user("Second zebra"))
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(search, service)
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(30) == 0
+    with server_process(tmp_path, *flags) as (_, address):
+        assert Service(address).found("zebra") == [name]
