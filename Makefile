@@ -77,8 +77,8 @@ PYPROJECTS := client/pyproject.toml server/pyproject.toml $(wildcard packages/*/
 COMPILE ?=
 $(VENV)/.served: $(VENV)/bin/python $(PYPROJECTS) constraints.txt | $(SYNC)
 	@echo "Installing Recollect into $(VENV), once ..."
-	@$(VENV)/bin/python scripts/install.py $(COMPILE) --constraint constraints.txt --editable client --editable packages/cli --editable packages/page \
-	  --editable server
+	@$(VENV)/bin/python scripts/install.py $(COMPILE) --constraint constraints.txt --editable client --editable server \
+	  --editable packages/adapters --editable packages/cli --editable packages/page
 	@touch $@
 
 $(VENV)/.postgres: $(VENV)/.served
@@ -89,7 +89,7 @@ $(VENV)/.postgres: $(VENV)/.served
 $(VENV)/.tested: $(VENV)/.served pyproject.toml
 	@echo "Installing the tools for tests into $(VENV) ..."
 	@$(PIP) install --upgrade "pip>=25.1"
-	@$(PIP) install --no-compile --constraint constraints.txt --editable packages/adapters --editable packages/mcp --group dev
+	@$(PIP) install --no-compile --constraint constraints.txt --editable packages/mcp --group dev
 	@touch $@
 
 docs: $(VENV)/.tested

@@ -30,13 +30,16 @@ class ExtrasHook(MetadataHookInterface):
     """Turns the table of extras into requirements.
 
     Until the packages are in a registry, `pip install './client[cli]'` can only find them in the
-    tree; a source distribution, which has no tree around it, and a release name their version.
+    tree. A release names their versions (`scripts/packages.py` refuses one that does not), and so
+    does what pip builds in a clone of its own, which is gone when somebody adds an extra.
     """
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Set the optional dependencies."""
         folder = Path(self.root).resolve().parent / "packages"
-        is_tree = (folder / "cli" / "pyproject.toml").is_file()
+        is_tree = (folder / "cli" / "pyproject.toml").is_file() and not any(
+            it.startswith(("pip-install-", "pip-req-build-")) for it in folder.parts
+        )
         by_version = not is_tree or bool(os.environ.get(BY_VERSION))
 
         def requirement(package: str) -> str:

@@ -73,6 +73,13 @@ def test_a_format_of_another_distribution_is_recognised_and_read_once(
             "from recollect.imports.telegram import FORMAT",
             "ValueError: there is a format telegram-export already",
         ),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        (
+            "from dataclasses import replace\n"
+            "from recollect.imports.telegram import FORMAT as other\n"
+            "FORMAT = replace(other, name='\\x1b[2J\\nEvil')",
+            r"ValueError: '\x1b[2J\nEvil' is no name of a channel",
+        ),
     ],
 )
 def test_a_format_that_is_none_is_named_and_the_others_are_read(
@@ -83,3 +90,48 @@ def test_a_format_that_is_none_is_named_and_the_others_are_read(
     ran = run("import", notes(tmp_path), "--dry-run")
     assert (ran.code, ran.lines[-1]["messagesNew"]) == (0, 2)
     assert ran.err == f"a format is left out: own of broken_import: {reason}\n"
+    named = run("import", notes(tmp_path), "--format", "own")
+    assert named.code == 2
+    assert f"a format is left out: own of broken_import: {reason}\n" in named.err
+
+
+def failing(**functions: str) -> str:
+    """Return the module of a format of which each of these functions is an expression."""
+    lines = [f"FORMAT = replace(FORMAT, {name}={of})" for name, of in functions.items()]
+    return "\n".join(["from dataclasses import replace", example(), *lines])
+
+
+MESSAGES = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "count"),
+    [("is_item", MESSAGES, 1), ("is_head", MESSAGES, 1), ("refusal", {"says": "Hi"}, 0)],
+)
+def test_a_format_that_fails_to_recognise_keeps_no_file_from_the_others(
+    run: Run, tmp_path: Path, install: Install, name: str, value: object, count: int
+) -> None:
+    path = tmp_path / "messages.jsonl"
+    path.write_text(json.dumps(value))
+    alone = run("import", path, "--dry-run")
+    install("failing_import", failing(name="'failing'", **{name: "lambda value: 1 / 0"}))
+    beside = run("import", path, "--dry-run")
+    assert (beside.code, beside.out) == (alone.code, alone.out)
+    assert beside.err.replace("Jotter, ", "") == alone.err  # among those that are known
+    assert alone.lines[-1]["messagesNew"] == count
+
+
+@pytest.mark.parametrize(
+    ("read", "reason"),
+    [
+        ("lambda reading, options: 1 / 0", "ZeroDivisionError: division by zero"),
+        ("lambda reading, options: [None]", "TypeError: None is neither a Plan nor a Skip"),
+    ],
+)
+def test_a_format_that_fails_to_read_is_named_with_the_file(
+    run: Run, tmp_path: Path, install: Install, read: str, reason: str
+) -> None:
+    install("failing_import", failing(read=read))
+    ran = run("import", notes(tmp_path), "--dry-run")
+    assert ran.code == 6
+    assert f"notes.jsonl: the format jotter failed: {reason}\n" in ran.err

@@ -163,7 +163,8 @@ def test_pages_show_what_they_print() -> None:
     assert {"docs/quickstart.md", "docs/operations/monitoring.md"} < set(SHOWN)
     assert {it.words[0] for it in every} == set(TOOLS)
     assert all(it.output.strip("…\n") for it in every)
-    sources = [*(ROOT / "server/src").rglob("*.py"), *(ROOT / "client/src").rglob("*.py")]
+    folders = (ROOT / "server/src", ROOT / "client/src", ROOT / "packages")
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
     assert not [it for it in sources if "grpcurl -" in it.read_text()], "run these here, too"
 
 

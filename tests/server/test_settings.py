@@ -149,6 +149,7 @@ def test_every_name_that_the_project_itself_uses_is_a_setting_or_left_alone(
     root = Path(__file__).parents[2]
     sources = [
         *root.glob("client/src/**/*.py"),
+        *root.glob("packages/*/src/**/*.py"),
         *root.glob("server/src/**/*.py"),
         *root.glob("*.md"),
         *root.glob("*/*.md"),

@@ -3,7 +3,7 @@ the rest of the package.
 
 `scripts/client_types.py` generates them from the contract and its comments; those with methods of
 their own, `message` and `recent`, are written by hand. `recollect` exports all of it: users and the
-extras import it from there, the clients and `_shared` from here.
+packages over it import it from there, the clients and `_shared` from here.
 
 In all of them an unset text is empty, another unset value `None`, and a time has its zone: UTC.
 """

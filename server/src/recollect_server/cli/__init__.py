@@ -3,7 +3,7 @@
 `serve` builds an `app`. `verify`, `rebuild`, `backup`, `restore` and `stats` work on a data folder
 (`folder`), `backups` on a folder of backups, and so does `token`, beside a running server too.
 `migrate` moves all logs between a folder and a database. `health` calls a running server.
-`recollect`, the client's command line, has the rest.
+`recollect`, the command line over the client, has the rest.
 """
 
 import gc

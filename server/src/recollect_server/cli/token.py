@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -41,7 +41,14 @@ _FLAGS = {
 """Name of the flag, or of the argument, for each field of the contract that has another name."""
 
 
-class _Duration(click.ParamType[timedelta]):
+if TYPE_CHECKING:
+    _DurationType = click.ParamType[timedelta]
+    _LimitType = click.ParamType[tuple[str, float]]
+else:  # before 8.4 click's types take no parameter
+    _DurationType = _LimitType = click.ParamType
+
+
+class _Duration(_DurationType):
     name = "duration"
 
     def convert(
@@ -55,7 +62,7 @@ class _Duration(click.ParamType[timedelta]):
             self.fail(f"{value!r} {error}", param, ctx)
 
 
-class _Limit(click.ParamType[tuple[str, float]]):
+class _Limit(_LimitType):
     name = "limit"
 
     def convert(

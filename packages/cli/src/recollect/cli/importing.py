@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
@@ -26,12 +26,20 @@ from recollect.imports.values import counted
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 
 
-class _Format(click.Choice[str]):
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:  # before 8.2 click's choices take no parameter
+    _Choice = click.Choice
+
+
+class _Format(_Choice):
     """Name of a format. Those of other distributions are looked for only where one is given."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name. Refuse one of no format."""
         self.choices = tuple(dict.fromkeys(it.name for it in table.exports()))
+        if value not in self.choices:
+            _warn_of_formats()
         return super().convert(value, param, ctx)
 
 
@@ -98,8 +106,6 @@ def import_(
     `restore` leave nothing out.
     """
     inputs = [it for path in paths for it in _find(path, named or "")]
-    for reason in table.added()[1]:
-        warn(f"a format is left out: {reason}")
     tally = Tally()
     try:
         options = replace(_options(inputs, channel, groups, abbreviations), owner=owner)
@@ -127,7 +133,9 @@ def _find(path: str, named: str) -> list[Input]:
         if not path:
             raise click.UsageError("A path must not be empty: write . for the current folder.")
         inputs = [] if named or not place.is_dir() else _in_own_folder(place)
-        inputs = inputs or finding.find(place, named)
+        if not inputs:
+            _warn_of_formats()
+            inputs = finding.find(place, named)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise click.UsageError(f"{path!r} cannot be read: {reason}") from error
@@ -138,6 +146,12 @@ def _find(path: str, named: str) -> list[Input]:
         f"{place} holds nothing to import: neither {recall_sets.FILE} (here or one folder down) nor"
         f" {plans.TRANSCRIPTS} nor an export of {titles}"
     )
+
+
+def _warn_of_formats() -> None:
+    """Name the formats of other distributions that cannot be used."""
+    for reason in table.added()[1]:
+        warn(f"a format is left out: {reason}")
 
 
 def _in_own_folder(place: Path) -> list[Input]:

@@ -3,12 +3,13 @@
 Other distributions add formats of their own by entry points of the group `recollect.imports`.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from recollect.imports import (
     chat_messages,
@@ -32,9 +33,12 @@ from recollect.imports import (
 )
 from recollect.imports.forms import Format, Options
 from recollect.imports.plans import Plan, Skip
-from recollect.imports.reading import DAMAGE, Source
+from recollect.imports.reading import DAMAGE, Reading, Source
 from recollect.imports.transcript import Damaged
 from recollect.imports.values import apart, passed_over
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 TRANSCRIPT = transcripts.FORMAT
 RECALL_SET = recall_sets.FORMAT
@@ -63,6 +67,7 @@ NAMES = tuple(dict.fromkeys(it.name for it in EXPORTS))
 """The values of `--format` that this package knows."""
 GROUP = "recollect.imports"
 """The group of entry points of formats: each leads to a Format."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _HEAD = 1 << 16
 """Bytes of a file that is no JSON by which it is recognised."""
 _SHOWN = 5
@@ -119,13 +124,55 @@ def added() -> tuple[tuple[Format, ...], tuple[str, ...]]:
             value = it.load()
             if not isinstance(value, Format):
                 raise TypeError(f"{it.value} is no recollect.imports.forms.Format")
+            if not isinstance(value.name, str) or not _NAME.fullmatch(value.name):
+                raise ValueError(f"{value.name!r:.50} is no name of a channel")
             if value.name in {*NAMES, *formats}:
                 raise ValueError(f"there is a format {value.name} already")
-            formats[value.name] = value
-        except Exception as error:  # noqa: BLE001 - code of others, which may raise anything
+            formats[value.name] = _guarded(value)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - code of others raises anything
             distribution = it.dist.name if it.dist else "?"
-            reasons.append(f"{it.name} of {distribution}: {type(error).__name__}: {error}")
+            reasons.append(f"{it.name} of {distribution}: {_reason(error)}")
     return tuple(formats.values()), tuple(reasons)
+
+
+def _guarded(own: Format) -> Format:
+    """Return a format of which a failure is named and stops no other: it may be anybody's code."""
+
+    def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+        try:
+            for it in own.read(reading, options):
+                if not isinstance(it, Plan | Skip):
+                    raise TypeError(f"{it!r:.50} is neither a Plan nor a Skip")
+                yield it
+        except (OSError, *DAMAGE):
+            raise
+        except Exception as error:  # noqa: BLE001
+            reason = f"the format {own.name} failed: {_reason(error)}"
+            yield Skip(f"the rest of {reading.name}", reason)
+
+    return replace(
+        own,
+        read=read,
+        is_item=own.is_item and _without_failures(own.is_item, False),
+        is_head=own.is_head and _without_failures(own.is_head, False),
+        refusal=own.refusal and _without_failures(own.refusal, ""),
+    )
+
+
+def _without_failures(function: Callable[[A], R], default: R) -> Callable[[A], R]:
+    """Return the function, with a default result where it fails."""
+
+    def result(value: A) -> R:
+        try:
+            return function(value)
+        except Exception:  # noqa: BLE001
+            return default
+
+    return result
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def exports() -> tuple[Format, ...]:
