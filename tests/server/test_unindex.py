@@ -58,9 +58,13 @@ def look_again(server: RunningServer) -> None:
 
 
 def vectors(server: RunningServer) -> int:
-    """Return the number of vectors in the file, which has tables once something is embedded."""
-    path = str(server.folder / "vectors.db")
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    """Return the number of vectors in the file, which a thread makes once the model is loaded, and
+    which has tables once something is embedded.
+    """
+    path = server.folder / "vectors.db"
+    if not path.exists():
+        return 0
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         if not connection.table_exists("main", "vectors_rowids"):
             return 0
