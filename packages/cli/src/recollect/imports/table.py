@@ -146,7 +146,7 @@ def _guarded(own: Format) -> Format:
                 yield it
         except (OSError, *DAMAGE):
             raise
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - code of others
             reason = f"the format {own.name} failed: {_reason(error)}"
             yield Skip(f"the rest of {reading.name}", reason)
 
@@ -165,7 +165,7 @@ def _without_failures(function: Callable[[A], R], default: R) -> Callable[[A], R
     def result(value: A) -> R:
         try:
             return function(value)
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001 - code of others
             return default
 
     return result
