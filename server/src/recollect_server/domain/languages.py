@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from recollect_server.domain.text import folded
+from recollect_server.domain.text import UNSPACED_RUN, folded
 
 
 def _text(name: str) -> str:
@@ -131,6 +131,7 @@ language. The first that has its share holds.
 """
 _DENSE = "[\u3005-\u9fff\uac00-\ud7ff\uf900-\ufaff]"
 _DENSITY = 2.5  # letters of an alphabet that say as much as a Chinese, Japanese or Korean character
+_WORDS = re.compile(r"\w+")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MAY_BE_CODE = re.compile(r"[/@`\\_=<>{}\[\]]")
 _CODE = re.compile(
@@ -352,6 +353,31 @@ def _guess_latin(text: str, words: list[str], least: float) -> str:
             scores["ca"] *= _CATALAN
         return max(_LETTERS, key=lambda language: scores.get(language, 0.0))  # of equals the first
     return ENGLISH if english >= least and english > other else ""
+
+
+def signs_of(words: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the words that are written without spaces around them, which are looked for
+    anywhere. Korean has spaces.
+    """
+    return tuple(it for it in words if UNSPACED_RUN.match(it) and it < "\uac00")
+
+
+_ASKER_SIGNS = signs_of(ASKER_WORDS)
+# "tell me" is no such question, nor are "for me" and "with me" in Chinese
+_ADDRESSED = re.compile("[给給跟对對帮幫教让讓陪请請诉訴]我")
+
+
+def speaks_of_asker(message: str) -> bool:
+    """Return whether a message has a word of the first person: "What is my name?" asks of the past
+    in words of small talk.
+    """
+    lowered = message.lower()
+    if not ASKER_WORDS.isdisjoint(_WORDS.findall(lowered)):
+        return True
+    if lowered.isascii():
+        return False
+    spoken = _ADDRESSED.sub("", lowered)
+    return any(sign in spoken for sign in _ASKER_SIGNS)
 
 
 def says_little(message: str) -> bool:

@@ -25,8 +25,22 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.last_used import LastUsed
+from recollect_server.domain.profile import Statement
+from recollect_server.inference.statement_classes import (
+    MOST_TEXT,
+    Sentence,
+    StatementClassifier,
+    sentences_of,
+)
 from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights, look
-from recollect_server.inference.word_codes import NO_CODES, Codes, QuestionPieces, WordCodes, unit
+from recollect_server.inference.word_codes import (
+    NO_CODES,
+    WIDTH,
+    Codes,
+    QuestionPieces,
+    WordCodes,
+    unit,
+)
 
 PIECE = 254
 """Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for
@@ -172,9 +186,12 @@ class Embedder:
                 raise ImportError(f"the embedding model needs {library}, which is not installed")
         self.identity, self.folder = weights.identity, weights.folder
         self.profile = weights.profile
-        self._words = _word_codes(weights)
-        self.words_identity = self._words.identity if self._words else ""
+        self.word_codes = _word_codes(weights)
+        self.words_identity = self.word_codes.identity if self.word_codes else ""
         """Names the constants of its word codes; empty where its runs give none."""
+        self._classifier = _classifier(weights, self.word_codes)
+        self.statements_identity = self._classifier.identity if self._classifier else ""
+        """Names the classifier of its statements; empty where it has none."""
         self._loading = threading.Lock()  # guards `_model` and `_used`; held while it is loaded
         self._model: _Model | None = None
         self._used = time.monotonic()
@@ -207,7 +224,7 @@ class Embedder:
                 raise WrongWeights(
                     f"the embedding model in {self.folder} was replaced: restart the server"
                 )
-            self._model = _Model(weights, self._words)
+            self._model = _Model(weights, self.word_codes)
             _return_freed_memory()
         self._used = time.monotonic()
         return self._model
@@ -244,8 +261,8 @@ class Embedder:
         vectors, states = self._embed_pieces(model, pieces)
         centred = self._centred(model, vectors, model.passage_centre)
         codes = [NO_CODES] * len(pieces)
-        if self._words is not None:
-            codes = [self._words.codes(it) for it in states]
+        if self.word_codes is not None:
+            codes = [self.word_codes.codes(it) for it in states]
         return [EmbeddedPiece(*it) for it in zip(centred, codes, strict=True)]
 
     def _centred(self, model: _Model, vectors: Vectors, centre: NDArray[np.float32]) -> Vectors:
@@ -277,7 +294,7 @@ class Embedder:
                 mask[row, : len(piece)] = 1
             answer = self._run(model, ids, mask)
             vectors[chosen] = answer[0][: len(chosen)]
-            for number, of in zip(chosen, answer[1] if self._words else (), strict=False):
+            for number, of in zip(chosen, answer[1] if self.word_codes else (), strict=False):
                 states[number] = of[len(model.passage_marks) : len(pieces[number]) - 1].copy()
         return vectors, states
 
@@ -326,12 +343,40 @@ class Embedder:
             ids = np.array(pieces, np.int64)
             answer = self._run(model, ids, np.ones_like(ids))
             vector = np.array(self._centred(model, answer[0], model.question_centre)[0])
-            states = answer[1][0, len(model.question_marks) : -1] if self._words else vector[:0]
-        if self._words is None:
+            states = answer[1][0, len(model.question_marks) : -1] if self.word_codes else vector[:0]
+        if self.word_codes is None:
             return AskedWith(vector, None)
         offsets = _encoding(model, text).offsets[: len(states)]
         words = [text[slice(*it)].lower() for it in _words_at(text, offsets)]
-        return AskedWith(vector, self._words.question(words, states))
+        return AskedWith(vector, self.word_codes.question(words, states))
+
+    def statements(self, text: str, first: int, codes: bytes) -> list[Statement]:
+        """Return what the writer of a text says of themself from a character on, by the codes of
+        its word pieces. Of a text of more pieces than the model takes at once, the beginning
+        counts. Raises CannotEmbed.
+        """
+        if self._classifier is None:
+            return []
+        return self._classifier.statements(self.sentences(text, first, codes))
+
+    def sentences(self, text: str, first: int, codes: bytes) -> list[Sentence]:
+        """Return the sentences of a text from a character on that may be its writer's own, with
+        their features, by the codes of its word pieces. Raises CannotEmbed.
+        """
+        assert self.word_codes is not None  # it has codes
+        offsets = _encoding(self._loaded(), text[: first + MOST_TEXT]).offsets
+        most = PIECE if len(codes) // WIDTH <= PIECE else PIECE // 2
+        pieces = np.frombuffer(codes, np.uint8).reshape(-1, WIDTH)[:most]
+        return sentences_of(text, first, self.word_codes.values(pieces), offsets[:most])
+
+    def is_talk(self, message: str) -> bool:
+        """Return whether a short message is small talk (`StatementClassifier.is_talk`). Raises
+        CannotEmbed.
+        """
+        if self._classifier is None:
+            return False
+        words = self.ask(message).words  # a search that follows asks for the same
+        return words is not None and self._classifier.is_talk(message, words)
 
     def word_spans(self, text: str, pieces: Iterable[int]) -> set[tuple[int, int]]:
         """Return where the words are that pieces of a text are of, by the indices of the pieces;
@@ -379,6 +424,21 @@ def _word_codes(weights: Weights) -> WordCodes | None:
         return None
     try:
         return WordCodes(file.read_bytes())
+    except OSError as error:
+        raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, BadZipFile) as error:
+        raise WrongWeights(_cannot_use(weights, error)) from error
+
+
+def _classifier(weights: Weights, words: WordCodes | None) -> StatementClassifier | None:
+    """Return the classifier of a model's statements, None if it has none. Raises NoWeights,
+    WrongWeights.
+    """
+    file = weights.folder / weights.profile.statements
+    if words is None or not weights.profile.statements or not file.is_file():
+        return None
+    try:
+        return StatementClassifier(file.read_bytes(), words)
     except OSError as error:
         raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, BadZipFile) as error:

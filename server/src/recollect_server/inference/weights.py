@@ -27,6 +27,8 @@ class Profile:
     """File of the constants of word codes (`inference.word_codes`). It may be missing, and does not
     change the model's identity: without it no words are compared.
     """
+    statements: str = ""
+    """File of the classifier of statements (`inference.statement_classes`), likewise."""
     states: str = ""
     """Name of the last hidden states in the model's graph, which word codes are made of."""
 
@@ -35,11 +37,12 @@ class Profile:
         return (self.model, TOKENIZER, *([self.centres] if self.centres else []))
 
 
-MINILM = Profile("all-MiniLM-L6-v2", words="words.npz", states="t79")
+MINILM = Profile("all-MiniLM-L6-v2", words="words.npz", statements="statements.npz", states="t79")
 E5 = Profile(
     *("multilingual-e5-small", "e5", "model.q4n.onnx", "query:", "passage:"),
     centres="centres.npy",
     words="words.npz",
+    statements="statements.npz",
     states="t213",
 )
 

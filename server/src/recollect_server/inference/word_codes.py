@@ -89,6 +89,21 @@ class WordCodes:
         codes: Codes = np.bitwise_or.reduce(of_bytes << shifts, axis=2)
         return codes
 
+    @property
+    def directions(self) -> int:
+        """Return the number of directions that a code keeps."""
+        return len(self._deviations)
+
+    def values(self, codes: Codes) -> NDArray[np.float32]:
+        """Return the directions of pieces as far as their codes keep them, each of length 1:
+        [n, directions].
+        """
+        return unit(self._of_byte[codes].reshape(-1, self.directions) * self._deviations)
+
+    def values_of(self, question: QuestionPieces) -> NDArray[np.float32]:
+        """Return the directions of the pieces of a question: [n, directions]."""
+        return np.asarray(question.columns.T / self._deviations)
+
     def question(self, words: Sequence[str], states: NDArray[np.float32]) -> QuestionPieces:
         columns = self._values(states, self._question_mean) * self._deviations
         squares = self._deviations * self._deviations

@@ -33,6 +33,7 @@ from recollect_server.services.recall.meaning import Copy, EmbeddingBacklog, Mea
 from recollect_server.services.recall.missing_codes import MissingCodes
 from recollect_server.services.recall.models import Census
 from recollect_server.services.recall.shared_vectors import SharedVectors
+from recollect_server.services.recall.statements import StatementFinder
 from recollect_server.services.recall.vector_writer import (
     EmbeddedElsewhere,
     PlanChanged,
@@ -87,7 +88,8 @@ class Embedding:
         self._pace = Pace(space, stopping)
         self._writer = VectorWriter(meaning, workers, self._planner, self._pace, self._shared)
         self._long = LongTexts(self._writer, self._texts, self._shared)
-        self._codes = MissingCodes(meaning, self._writer, self._texts)
+        self._statements = StatementFinder(self._texts)
+        self._codes = MissingCodes(meaning, self._writer, self._texts, self._statements)
         self.failure = ""
         """Reason of the last try's failure; empty if it met none."""
 
@@ -103,6 +105,7 @@ class Embedding:
         try:
             plan = self._planner.plan(self._space.index)
             self._codes.begin(plan)
+            self._statements.begin(plan)
             if self._index is not plan.index:
                 lengths = plan.index.conversations.progress()
                 plan.store.forget_strays(
@@ -127,6 +130,7 @@ class Embedding:
                 in_haste = bool(self._waiting) or self._pace.rest(0.0, 0.0)
                 self._long.embed_slice(plan, in_haste=in_haste)
                 worked = True
+            worked = self._statements.find_some(plan) or worked
             if not self._waiting and not self._long:
                 self._complete(plan)
             settled = not self._waiting and not self._long

@@ -183,6 +183,17 @@ class Meaning:
         """Return whether the word pieces of texts that a model embeds are kept and compared."""
         return self.models is not None and self.models.words and bool(embedder.words_identity)
 
+    def is_talk(self, message: str) -> bool:
+        """Return whether a short message is small talk, as far as a loaded model tells."""
+        copy = self.copy
+        read_by = copy.beside if copy is not None and is_foreign(message) else copy
+        if read_by is None:
+            return False
+        try:
+            return read_by.embedder.is_talk(message)
+        except CannotEmbed:
+            return False
+
     def backlog(self) -> str:
         """Return why the newest messages are not found by meaning, or that they are late; empty if
         none is missing.

@@ -7,10 +7,12 @@ a search finds has them, words are not compared.
 
 from dataclasses import dataclass
 
+from recollect_server.domain.embedding import USER
 from recollect_server.inference.embedder import Embedder
 from recollect_server.services.recall.embedding_plan import Plan
 from recollect_server.services.recall.embedding_texts import TextReader
 from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.recall.statements import StatementFinder
 from recollect_server.services.recall.vector_writer import EmbeddedElsewhere, VectorWriter
 from recollect_server.storage.vectors.store import VectorStore
 
@@ -39,7 +41,14 @@ class _Looked:
 class MissingCodes:
     """The texts of a space whose word pieces have no codes. One thread calls it."""
 
-    def __init__(self, meaning: Meaning, writer: VectorWriter, texts: TextReader) -> None:
+    def __init__(
+        self,
+        meaning: Meaning,
+        writer: VectorWriter,
+        texts: TextReader,
+        statements: StatementFinder,
+    ) -> None:
+        self._statements = statements
         self._meaning = meaning
         self._writer = writer
         self._texts = texts
@@ -94,5 +103,7 @@ class MissingCodes:
                     break
         made = self._writer.codes(plan, embedder, [*texts.values()]) if texts else {}
         plan.store.add_codes({number: made[text.hash] for number, text in texts.items()})
+        users = {n: (it, made[it.hash]) for n, it in texts.items() if it.marks & 3 == USER}
+        self._statements.add(plan, embedder, users)
         looked.below = missing[-1].text
         return True

@@ -47,6 +47,15 @@ _CODES = """
 """
 
 
+_STATEMENTS = """
+    -- Where the statements of users' texts stand (`inference.statement_classes`), as the codes do.
+    CREATE TABLE IF NOT EXISTS statements(text INTEGER PRIMARY KEY, statements BLOB NOT NULL);
+    CREATE TRIGGER IF NOT EXISTS statements_go_with_texts AFTER DELETE ON texts BEGIN
+        DELETE FROM statements WHERE text = old.text;
+    END;
+"""
+
+
 class VectorsUnavailable(Exception):
     """The file cannot be used; the text says why."""
 
@@ -116,6 +125,7 @@ def _prepare(connection: apsw.Connection, path: Path, extension: str) -> None:
         raise VectorsDamaged(f"{NAME} lacks tables: {', '.join(sorted(missing))}")
     with connection:  # its trigger needs the tables
         connection.execute(_CODES)
+        connection.execute(_STATEMENTS)
 
 
 def remove_files(folder: Path) -> None:

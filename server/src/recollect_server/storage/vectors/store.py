@@ -24,7 +24,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from recollect_server.domain.embedding import DIMENSIONS
+from recollect_server.domain.embedding import DIMENSIONS, USER
 from recollect_server.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
@@ -74,6 +74,28 @@ class Uncoded:
     hash: bytes
     places: list[tuple[str, int]]
     """Conversations and lines that have it, some of very many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A text of a user whose word pieces have codes."""
+
+    text: int
+    hash: bytes
+    codes: bytes
+    place: tuple[str, int]
+    """A conversation and a line that have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A line of a user that has statements."""
+
+    conversation_id: str
+    line: int
+    time: int
+    statements: bytes
+    """As `VectorStore.add_statements` took them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +158,8 @@ class VectorStore:
         self._guard = threading.Lock()  # guards the connection
         self._removals = VectorRemovals()
         self._closed = False
+        self.statements_version = 0
+        """Another number whenever other statements may stand here."""
         self._connection = connect(self.path)
         self._texts = Texts(self._connection)
         # Codes are read by searches, which do not wait for what is being written.
@@ -378,6 +402,60 @@ class VectorStore:
             query = "DELETE FROM codes WHERE text IN (SELECT text FROM texts WHERE model = ?)"
             connection.execute(query, (model,))
 
+    # Statements -----------------------------------------------------------------------------------
+
+    def coded(self, model: int, through: int, most: int) -> list[Coded]:
+        """Return texts of users that have codes, with numbers above one, in order."""
+        query = (
+            "SELECT t.text, t.hash, c.codes, min(p.place) FROM texts t JOIN codes c USING (text)"
+            " JOIN places p USING (text) WHERE +t.model = ? AND t.text > ? AND p.marks & 3 = ?"
+            " AND p.place & ? AND length(c.codes) GROUP BY t.text ORDER BY t.text LIMIT ?"
+        )
+        with self._using() as connection:
+            rows: list[tuple[int, bytes, bytes, int]] = connection.execute(
+                query, (model, through, USER, MAX_LINES, most)
+            ).fetchall()  # type: ignore[assignment]  # the table's types
+            query = "SELECT id FROM conversations WHERE key = ?"
+            return [
+                Coded(
+                    text,
+                    text_hash,
+                    codes,
+                    (
+                        str(connection.execute(query, (number_of(place),)).get),
+                        sequence_of(place),
+                    ),
+                )
+                for text, text_hash, codes, place in rows
+            ]
+
+    def add_statements(self, statements: Mapping[int, bytes], facts: Mapping[str, str]) -> None:
+        """Keep the statements of texts that are still there, by their numbers, and note facts."""
+        with self._using() as connection:
+            self.statements_version += bool(statements)
+            connection.executemany(
+                "INSERT OR REPLACE INTO statements SELECT text, ? FROM texts WHERE text = ?",
+                [(of, text) for text, of in statements.items()],
+            )
+            connection.executemany("INSERT OR REPLACE INTO facts VALUES(?, ?)", facts.items())
+
+    def drop_statements(self, model: int) -> None:
+        with self._using() as connection:
+            self.statements_version += 1
+            query = "DELETE FROM statements WHERE text IN (SELECT text FROM texts WHERE model = ?)"
+            connection.execute(query, (model,))
+
+    def stated(self) -> list[Stated]:
+        """Return where users' texts with statements stand, of the newest first."""
+        query = (
+            "SELECT c.id, p.place & ?, p.time, s.statements FROM statements s"
+            " JOIN places p USING (text) JOIN conversations c ON c.key = p.place >> ?"
+            " WHERE p.marks & 3 = ? AND p.place & ? ORDER BY p.time DESC, p.place DESC"
+        )
+        with self._using() as connection:
+            rows = connection.execute(query, (MAX_LINES, SEQUENCE_BITS, USER, MAX_LINES))
+            return [Stated(*row) for row in rows]
+
     def removed_after(self, moment: int, oldest: int) -> tuple[list[str], int]:
         """Return the conversations that were deleted or unindexed after a moment, or had messages
         redacted, and the present moment. No text that was read before `oldest` is still at work.
@@ -500,6 +578,7 @@ class VectorStore:
                     changed.append((place, before is not None))
                 if before is not None and before != text:
                     self._texts.drop_unused([before])
+                    self.statements_version += 1
             for name, lines in progress.items():
                 if name in keys:
                     connection.execute(
@@ -523,6 +602,7 @@ class VectorStore:
                 if text is not None:
                     connection.execute("DELETE FROM places WHERE model = ? AND place = ?", where)
                     self._texts.drop_unused([text])
+                    self.statements_version += 1
                     removed.append(line)
         return removed
 
@@ -577,6 +657,7 @@ class VectorStore:
                     "DELETE FROM places WHERE model = ? AND place = ?",
                     [place[:2] for place in places],
                 )
+                self.statements_version += 1
                 removed += self._texts.drop_unused(list({place[2] for place in places}))
                 if len(places) < _REMOVED:
                     connection.execute("DELETE FROM progress WHERE key = ?", (key,))
