@@ -117,6 +117,13 @@ def days_named(question: str, dates: Sequence[Mention]) -> list[str]:
     ]
 
 
+def words_of_dates(question: str, dates: Sequence[Mention]) -> frozenset[str]:
+    """Return the words and figures of the dates in a question, in small letters."""
+    spoken = normal_form(question).lower()
+    named = (spoken[it.first : it.last] for it in dates)
+    return frozenset(word for text in named for word in _WORD.findall(text))
+
+
 def without_dates(question: str, dates: Sequence[Mention]) -> str:
     """Return the question without the words of its relative dates, if it asks of them.
 

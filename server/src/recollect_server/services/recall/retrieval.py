@@ -22,7 +22,7 @@ from recollect_server.services.recall.calibration import (
     without_identifier,
 )
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, Candidates
-from recollect_server.services.recall.dates import asks_of_dates, read_dates
+from recollect_server.services.recall.dates import asks_of_dates, read_dates, words_of_dates
 from recollect_server.services.recall.fusion import (
     dates_of,
     fuse,
@@ -171,6 +171,7 @@ def _rank(
     weights = proposals.terms.words
     question = Question(query.text, dates, unsaid(weights, legs[0].keyword))
     words = proposals.scans.words if proposals.scans else ()
+    dated = words_of_dates(query.text, dates)
     matches: Matches | None = None
 
     def match(scores: Array) -> Matches | None:
@@ -178,7 +179,7 @@ def _rank(
         if words:
             owners, rarities = evidence.of_messages.conversation, proposals.terms.rarities
             matches = word_matches(
-                words, rarities, messages, owners, evidence.conversations, scores
+                words, rarities, messages, owners, evidence.conversations, scores, dated
             )
             deadline.check()
         return matches

@@ -13,6 +13,7 @@ This reads codes, so only the best messages are compared (`docs/decisions/late-i
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -67,10 +68,12 @@ def word_matches(
     owners: NDArray[np.int64],
     conversations: list[Outline],
     scores: Array,
+    dated: AbstractSet[str] = frozenset(),
 ) -> Matches | None:
     """Return how near the best candidates come to the words of the question, each by the first
     model that has read both; None where nothing is compared. `owners` are the indices of their
-    conversations, `scores` say which look best.
+    conversations, `scores` say which look best. Words of dates (`dated`, in small letters) count
+    nothing: when a message was said is asked of its time, and hardly any says the date.
     """
     models = [it for it in models if it.question.words]
     if not models or not len(messages):
@@ -91,7 +94,9 @@ def word_matches(
         if not np.isnan(near[is_best]).any():
             break
         of_model = nearness(
-            compare(words, names), weights(words.question, rarities), messages.ids[beside]
+            compare(words, names),
+            weights(words.question, rarities, dated),
+            messages.ids[beside],
         )
         if words.is_main:
             near, even = of_model
@@ -158,11 +163,15 @@ def met_words(
     return []
 
 
-def weights(question: QuestionPieces, rarities: Mapping[str, float]) -> Array:
+def weights(
+    question: QuestionPieces, rarities: Mapping[str, float], dated: AbstractSet[str] = frozenset()
+) -> Array:
     """Return what each piece of a question counts, 1 in all: its word's rarity; of a stop word or a
-    sign hardly anything.
+    sign hardly anything, of a date nothing beside other words.
     """
     each = np.array([rarities.get(word, 0.0) + _COMMON for word in question.words])
+    others = each * [word not in dated for word in question.words]
+    each = others if others.any() else each
     return np.asarray(each / each.sum())
 
 
