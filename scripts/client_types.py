@@ -52,7 +52,8 @@ MODULES = {
         "CheckpointThread CheckpointThreadPage"
     ),
     "context": (
-        "ContextTier ContextFormat ContextBudget ConversationPart AnchorSource Anchor TurnMemory "
+        "ContextTier ContextFormat RecallDial StatementKind ProfileStatement ContextBudget "
+        "ConversationPart AnchorSource Anchor TurnMemory "
         "TurnMemoryPage ContextMessage "
         "RecalledSource TierAllocation DroppedMessage GroupMessage BuiltContext TierTransition "
         "TierTransitionPage"

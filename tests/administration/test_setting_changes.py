@@ -20,7 +20,7 @@ __all__ = ["disk"]
 
 WRITTEN = """\
 # Kept by Ada.
-recall_limit: 5   # more only confuse it
+profile_tokens: 5   # more only confuse it
 
 models: [opus, "sonnet"]
 idle_timeout: 20m
@@ -50,7 +50,7 @@ def test_a_set_value_is_in_the_file_with_its_comments_and_in_force(
     start_server: Start, file: Path
 ) -> None:
     with administrator(start_server(config=file)) as client:
-        changed = client.admin.set_setting("recall_limit", "7")
+        changed = client.admin.set_setting("profile_tokens", "7")
         assert (changed.setting.value, changed.setting.source, changed.restart_needed) == (
             "7",
             "file",
@@ -63,7 +63,7 @@ def test_a_set_value_is_in_the_file_with_its_comments_and_in_force(
         client.admin.set_setting("idle_timeout", reset=True)
     assert file.read_text() == (
         "# Kept by Ada.\n"
-        "recall_limit: 7   # more only confuse it\n"
+        "profile_tokens: 7   # more only confuse it\n"
         "\n"
         "models: haiku, opus\n"
         "threads: 16\n"
@@ -105,8 +105,8 @@ def test_a_server_without_a_file_keeps_its_settings_in_the_data_folder(
 REFUSED: list[tuple[str, str, str, str]] = [
     ("warm_fro", "1m", "key", "do you mean warm_for?"),
     ("warm_for", "soon", "value", "is not a duration"),
-    ("recall_limit", "51", "value", "less than or equal to 50"),
-    ("recall_limit", "", "value", "whole number"),
+    ("profile_tokens", "100001", "value", "less than or equal to 100000"),
+    ("profile_tokens", "", "value", "whole number"),
     ("compaction_messages", "20", "value", "compaction_keep must be less than compaction_messages"),
     ("log_level", "loud", "value", "'debug', 'info', 'warning' or 'error'"),
     ("data_dir", "/elsewhere", "key", "where data lies"),
@@ -114,7 +114,7 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("abbreviation_url", "http://collector.example.org", "key", "key are sent"),
     ("warm_for", "1m\nthreads: 1", "value", "one line"),
     ("acknowledgement", "\xa0thanks", "value", "without space around it"),
-    ("recall_limit", "9" * 10_000, "value", "exceeded maximum size"),
+    ("profile_tokens", "9" * 10_000, "value", "exceeded maximum size"),
     ("retention", "🦓" * 5_000, "value", "does not begin with `delete`"),
 ]
 
@@ -149,10 +149,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, P
 def test_what_comes_from_the_environment_or_a_flag_is_refused_by_its_name(
     start_server: Start, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_RECALL_LIMIT", "9")
+    monkeypatch.setenv("RECOLLECT_PROFILE_TOKENS", "9")
     with administrator(start_server(config=file, warm_for="1h")) as client:
-        with pytest.raises(InvalidArgument, match="RECOLLECT_RECALL_LIMIT in the environment"):
-            client.admin.set_setting("recall_limit", "7")
+        with pytest.raises(InvalidArgument, match="RECOLLECT_PROFILE_TOKENS in the environment"):
+            client.admin.set_setting("profile_tokens", "7")
         with pytest.raises(InvalidArgument, match="the flag --warm-for"):
             client.admin.set_setting("warm_for", "7m")
     assert file.read_text() == WRITTEN
@@ -161,9 +161,9 @@ def test_what_comes_from_the_environment_or_a_flag_is_refused_by_its_name(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{recall_limit: 5}\n", "not one name and its value in each line"),
-        ("recall_limit: &n 5\nmax_working_turns: *n\n", "edit it by hand"),
-        ("recall_limit: 5\nwarm_for: soon\n", "correct them first: warm_for"),
+        ("{profile_tokens: 5}\n", "not one name and its value in each line"),
+        ("profile_tokens: &n 5\nmax_working_turns: *n\n", "edit it by hand"),
+        ("profile_tokens: 5\nwarm_for: soon\n", "correct them first: warm_for"),
     ],
 )
 def test_a_file_that_cannot_be_changed_safely_stays_as_it_is(
@@ -172,8 +172,8 @@ def test_a_file_that_cannot_be_changed_safely_stays_as_it_is(
     with administrator(start_server(config=file)) as client:
         file.write_text(text)
         with pytest.raises(InvalidArgument, match=words):
-            client.admin.set_setting("recall_limit", "7")
-        assert listed(client, "recall_limit").value == "5"
+            client.admin.set_setting("profile_tokens", "7")
+        assert listed(client, "profile_tokens").value == "5"
     assert file.read_text() == text
 
 
@@ -181,12 +181,12 @@ def test_a_file_that_cannot_be_changed_safely_stays_as_it_is(
     ("text", "key", "words"),
     [
         (  # the edit would be of the place that the alias is of
-            "recall_limit: &n 5\nwarm_for: 1m\nmax_working_turns: *n\n",
+            "profile_tokens: &n 5\nwarm_for: 1m\nmax_working_turns: *n\n",
             "max_working_turns",
             "max_working_turns has its value from another part of it",
         ),
-        ("<<: {recall_limit: 5}\n", "recall_limit", "from another part of it: edit it by hand"),
-        ("recall_limit: 5\rwarm_for: 1m\r", "recall_limit", "warm_for would change too"),
+        ("<<: {profile_tokens: 5}\n", "profile_tokens", "from another part of it: edit it by hand"),
+        ("profile_tokens: 5\rwarm_for: 1m\r", "profile_tokens", "warm_for would change too"),
     ],
 )
 def test_a_reset_that_a_file_does_not_allow_leaves_it_as_it_is(
@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_read_any_more_is_no_fault_of_the_caller(
     file.symlink_to("/proc/self/mem")  # refuses every read, of root too
     try:
         with pytest.raises(Unavailable, match=r"cannot be read \(Input/output error\): let"):
-            client.admin.set_setting("recall_limit", "7")
+            client.admin.set_setting("profile_tokens", "7")
         listed = client.admin.list_settings()
         assert "would not be read at the next start" in listed.locked
         assert listed.locked.count(str(file)) == 1
@@ -225,7 +225,7 @@ def test_a_full_disk_changes_nothing(shared: tuple[Client, Path], disk: Disk) ->
     disk.suffix = ".yaml.new"
     disk.refuse("fsync", error=errno.ENOSPC)
     with pytest.raises(Unavailable, match="cannot be written: No space left on device"):
-        client.admin.set_setting("recall_limit", "7")
+        client.admin.set_setting("profile_tokens", "7")
     assert disk.tried
     assert file.read_text() == WRITTEN
     assert [it.name for it in file.parent.glob("its.yaml*")] == ["its.yaml"]
@@ -238,7 +238,7 @@ def test_a_file_that_the_disk_takes_only_a_part_of_is_refused(tmp_path: Path) ->
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            yaml_file.write_beside(tmp_path / "its.yaml", "#" * most + "\nrecall_limit: 15\n")
+            yaml_file.write_beside(tmp_path / "its.yaml", "#" * most + "\nprofile_tokens: 15\n")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())
@@ -248,8 +248,8 @@ def test_a_folder_that_refuses_the_file_changes_nothing(start_server: Start, fil
     with administrator(start_server(config=file)) as client:
         (file.parent / "its.yaml.new").mkdir()  # root may write into any folder
         with pytest.raises(Unavailable, match="cannot be written"):
-            client.admin.set_setting("recall_limit", "7")
-        assert listed(client, "recall_limit").value == "5"
+            client.admin.set_setting("profile_tokens", "7")
+        assert listed(client, "profile_tokens").value == "5"
     assert file.read_text() == WRITTEN
 
 

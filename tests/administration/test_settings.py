@@ -23,8 +23,8 @@ def test_each_setting_says_where_its_value_comes_from(
     start_server: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "its.yaml"
-    file.write_text("warm_for: 90m\nrecall_limit: 5\nthreads: 8\n")
-    monkeypatch.setenv("RECOLLECT_RECALL_LIMIT", "6")
+    file.write_text("warm_for: 90m\nprofile_tokens: 5\nthreads: 8\n")
+    monkeypatch.setenv("RECOLLECT_PROFILE_TOKENS", "6")
     monkeypatch.setenv("RECOLLECT_THREADS", "9")
     server = start_server(config=file, threads=10)
     with Client(server.target) as client:
@@ -32,15 +32,15 @@ def test_each_setting_says_where_its_value_comes_from(
         assert client.admin.list_settings().file == str(file)
     sources = {
         name: (listed[name].value, listed[name].source.value)
-        for name in ("warm_for", "recall_limit", "threads", "idle_timeout")
+        for name in ("warm_for", "profile_tokens", "threads", "idle_timeout")
     }
     assert sources == {
         "warm_for": ("90m", "file"),
-        "recall_limit": ("6", "environment"),
+        "profile_tokens": ("6", "environment"),
         "threads": ("10", "flag"),
         "idle_timeout": ("10m", "default"),
     }
-    assert "RECOLLECT_RECALL_LIMIT" in listed["recall_limit"].locked
+    assert "RECOLLECT_PROFILE_TOKENS" in listed["profile_tokens"].locked
     assert "--threads" in listed["threads"].locked
     assert (listed["warm_for"].locked, listed["idle_timeout"].locked) == ("", "")
 

@@ -30,8 +30,8 @@ def test_settings_are_listed_set_and_reset(inside: Inside, server: RunningServer
     assert "warm_for" not in shown
     refused = inside("admin", "settings", "set", "warm_for", "soon", on_terminal=True)
     assert (refused.code, "is not a duration" in refused.err) == (USAGE, True)
-    refused = inside("admin", "settings", "set", "recall_limit", "-1", on_terminal=True)
-    assert (refused.code, "greater than or equal to 1" in refused.err) == (USAGE, True)
+    refused = inside("admin", "settings", "set", "profile_tokens", "-1", on_terminal=True)
+    assert (refused.code, "greater than or equal to 0" in refused.err) == (USAGE, True)
     assert inside("admin", "settings", "reset", "warm_for").lines[0]["value"] == "30m"
     file = Path(server.data_dir, "recollect.yaml")
     assert file.read_text() == "threads: 16\n"

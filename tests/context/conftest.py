@@ -28,7 +28,8 @@ def built(
     part of the budget.
     """
     fields.setdefault("format", context_pb2.CONTEXT_FORMAT_PARTS)
-    budget = {name: fields.pop(name) for name in ("hot", "warm", "cold", "total") if name in fields}
+    names = ("hot", "warm", "cold", "total", "profile")
+    budget = {name: fields.pop(name) for name in names if name in fields}
     request = api.BuildContextRequest(conversation_id=conversation_id, message=message, **fields)
     if budget:
         request.budget.CopyFrom(context_pb2.ContextBudget(**budget))

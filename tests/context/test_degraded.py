@@ -113,7 +113,10 @@ def test_after_a_rebuild_the_context_is_the_same(
 @each(
     ("fields", "wrong"),
     [
-        ({"conversation_id": ""}, "conversation_id"),
+        ({"conversation_id": ""}, "message"),
+        ({"conversation_id": "x"}, "conversation_id"),
+        ({"recall": 9}, "recall"),
+        ({"profile": -1}, "budget.profile"),
         ({"message": "x" * ((1 << 20) + 1)}, "message"),
         ({"message": "a\0b"}, "message"),
         ({"hot": -1}, "budget.hot"),

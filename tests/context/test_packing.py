@@ -12,35 +12,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import (
+    USUAL_BUDGET,
     About,
     Budget,
     Candidate,
     Context,
+    Limits,
     Packed,
     Sources,
     Tier,
 )
-from recollect_server.domain.languages import says_little
+from recollect_server.domain.languages import says_little, speaks_of_asker
 from recollect_server.domain.message import Role, ToolCall
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.time import DAY
 from recollect_server.services.context.excerpts import Passages
 from recollect_server.services.context.packing import (
-    BY_MEANING,
-    BY_WORDS,
     Preference,
-    Recalling,
-    RecallTrust,
-    pack_cold,
     pack_hot,
     pack_warm,
 )
+from recollect_server.services.context.recalled import Past, pack_cold
 from recollect_server.services.context.relevance import (
-    evenly,
     overlap,
-    relevance_of,
-    speaks_of_asker,
     words_of,
 )
 from recollect_server.services.context.shortening import head_and_tail
@@ -97,10 +92,12 @@ def packers() -> list[Callable[[list[Candidate], int], Packed]]:
     return [
         pack_hot,
         pack_warm,
-        lambda candidates, budget: pack_cold(
-            turns_of(candidates), budget, Recalling(), Sources(ABOUT)
-        ),
+        lambda candidates, budget: packed_cold(turns_of(candidates), budget),
     ]
+
+
+def packed_cold(units: list[list[Candidate]], budget: int) -> Packed:
+    return pack_cold(Past(units, about=ABOUT), budget, "", Form(), frozenset())[0]
 
 
 @pytest.mark.parametrize("pack", packers(), ids=["hot", "warm", "cold"])
@@ -146,13 +143,12 @@ def test_hot_and_warm_are_one_run_of_the_conversation_with_its_newest_words(
     offered = [replace(it, charge=form.own(it.message)) for it in offered]
     hot = pack_hot(offered, budget // 2, budget // 4, form=form)
     oldest = min((it.message.turn_number for it in hot.packed), default=99)
-    similarity = {it.message.turn_number: it.relevance for it in offered}
     older = [it for it in offered if it.message.turn_number < oldest]
     warm = pack_warm(
         older,
         max(0, budget - hot.used),
         0,
-        Preference(1, frozenset([2]), similarity, range(1, 9, 3)),
+        Preference(1),
         form,
     )
     both = sequences([*warm.packed, *hot.packed])
@@ -272,22 +268,23 @@ def test_of_a_turn_with_very_many_calls_the_question_and_the_newest_stay() -> No
     assert len(hot.dropped) == len(offered) - len(packed)
 
 
-def order_of(budget: int, size: int = 10) -> list[int]:
+def order_of(budget: int, size: int = 20) -> list[int]:
     """Return the turns that the warm tier packs out of forty, with a budget in tokens for turns of
     `size`.
     """
     offered = [candidate(turn + 1, A_TOKEN * size, turn=turn) for turn in range(1, 41)]
-    preference = Preference(1, frozenset([7]), {12: 0.9, 13: 0.1, 14: 0.5}, (1, 14, 27, 40))
-    return [it.message.turn_number for it in pack_warm(offered, budget, 0, preference).packed]
+    offered = [
+        replace(it, summary="Of stones." if it.message.turn_number in (7, 12) else "")
+        for it in offered
+    ]
+    return [it.message.turn_number for it in pack_warm(offered, budget, 0, Preference(1)).packed]
 
 
-def test_the_newest_turns_come_first_then_the_first_those_of_anchors_those_that_fit_and_spaced_ones() -> (
-    None
-):
-    assert order_of(40) == [1, 27, 39, 40]
-    assert order_of(80) == [1, 7, 12, 27, 37, 38, 39, 40]
-    assert order_of(160) == [1, 7, 12, 14, 27, *range(30, 41)]
-    assert order_of(400) == list(range(1, 41))
+def test_the_newest_turns_come_first_then_the_first_and_summaries_of_older_ones() -> None:
+    assert order_of(80) == [1, 12, 39, 40]
+    assert order_of(160) == [1, 7, 12, 36, 37, 38, 39, 40]
+    assert order_of(320) == [1, 7, 12, *range(28, 41)]
+    assert order_of(800) == list(range(1, 41))
 
 
 def test_a_last_turn_that_is_longer_than_its_share_is_shortened_to_what_others_leave() -> None:
@@ -301,85 +298,36 @@ def test_a_last_turn_that_is_longer_than_its_share_is_shortened_to_what_others_l
     assert len(packed) == 9
 
 
-def test_one_conversation_does_not_eat_everything_while_others_wait() -> None:
-    much = [candidate(at, A_TOKEN * 100, relevance=0.9, conversation=THERE) for at in range(2, 12)]
-    other = candidate(2, A_TOKEN * 100, relevance=0.1)
-    packed = pack_cold(turns_of([*much, other]), 700, Recalling(share=0.5), Sources(ABOUT))
-    assert other in packed.packed
-    assert len(packed.packed) == 6  # what is left goes to the one that has more
-    assert packed.packed[-1] == other
+def test_messages_are_recalled_in_their_order_and_a_shorter_one_still_fits() -> None:
+    long, short = [candidate(2, A_TOKEN * 90)], [candidate(4, A_TOKEN * 5)]
+    packed = packed_cold([long, short], 100)
+    assert sequences(packed.packed) == [4]
+    assert [it.sequence for it in packed.dropped] == [2]
+    assert packed.used == 5 + packed.reserved
+    assert sequences(packed_cold([long, short], 300).packed) == [2, 4]
 
 
-def test_turns_are_recalled_whole_or_not_at_all() -> None:
-    long = [
-        candidate(2, A_TOKEN * 10, turn=1, relevance=0.9),
-        candidate(3, A_TOKEN * 90, Role.ASSISTANT, turn=1),
-    ]
-    short = [candidate(4, A_TOKEN * 5, turn=2), candidate(5, A_TOKEN * 5, Role.ASSISTANT, turn=2)]
-    packed = pack_cold([long, short], 100, Recalling(), Sources(ABOUT))
-    assert sequences(packed.packed) == [4, 5]
-    assert [it.sequence for it in packed.dropped] == [2, 3]
-    assert packed.used == 10 + packed.reserved
-
-
-@pytest.mark.parametrize(("score", "chosen"), [(0.8, 2), (0.62, 4)])
-def test_the_score_chooses_what_is_recalled_and_relevance_between_nearly_equal_ones(
-    score: float, chosen: int
-) -> None:
-    old = [replace(candidate(2, A_TOKEN * 60, relevance=0.3), score=score)]
-    new = [replace(candidate(4, A_TOKEN * 60, relevance=0.9), score=0.6)]
-    assert sequences(pack_cold([new, old], 120, Recalling(), Sources(ABOUT)).packed) == [chosen]
-    # both: the more relevant one is first
-    assert sequences(pack_cold([old, new], 300, Recalling(), Sources(ABOUT)).packed) == [4, 2]
-
-
-def scored(sequence: int, tokens: int, score: float) -> list[Candidate]:
-    """Return a turn of one message."""
-    return [replace(candidate(sequence, A_TOKEN * tokens, relevance=score), score=score)]
+def test_what_is_shown_elsewhere_is_not_recalled() -> None:
+    units = [[candidate(at, A_TOKEN)] for at in (2, 4)]
+    past = Past(units, about=ABOUT)
+    packed, about = pack_cold(past, 300, HERE, Form(), frozenset([(HERE, 2)]))
+    assert (sequences(packed.packed), packed.dropped, [*about]) == ([4], [], [HERE])
 
 
 def test_a_source_has_the_summary_of_a_turn_that_does_not_fit() -> None:
-    long = replace(candidate(2, A_TOKEN * 500, turn=1), summary="Of stones.")
-    sources = Sources(ABOUT)
-    packed = pack_cold([[long]], 100, Recalling(), sources)
-    [source] = sources.of(packed.packed)
-    [short] = source.messages
+    first, second = (
+        replace(candidate(at, A_TOKEN * 500, turn=1), summary="Of stones.") for at in (2, 3)
+    )
+    [short] = packed_cold([[first], [second]], 100).packed
     assert (short.message.content, short.is_summary) == ("(Summary of this turn) Of stones.", True)
 
 
-def test_the_best_turn_has_a_place_where_the_budget_is_short() -> None:
-    offered = [scored(2, 300, 0.4), scored(4, 30, 0.2)]
-    packed = pack_cold(offered, 200, Recalling(), Sources(ABOUT), best_at_most=400)
-    assert sequences(packed.packed) == [2]
-    assert sequences(pack_cold(offered, 200, Recalling(), Sources(ABOUT)).packed) == [4]
-
-
-@each(
-    ("trust", "best", "tokens"),
-    [
-        (BY_WORDS, 0.4, 200),
-        (BY_WORDS, 0.625, 1100),
-        (BY_WORDS, 0.8, 2000),
-        (BY_MEANING, 0.4, 120),
-        (BY_MEANING, 0.5, 1060),
-        (BY_MEANING, 0.6, 2000),
-    ],
-)
-def test_what_is_doubtful_gets_less(trust: RecallTrust, best: float, tokens: int) -> None:
-    assert Recalling().budget(best, 400, 2000, trust) == pytest.approx(tokens, abs=1)
-    assert Recalling().budget(best, 400, 100, trust) <= 100
-
-
-def test_only_so_many_sources_are_recalled() -> None:
-    offered = [
-        [candidate(2 + 100 * at, "zebra", turn=1 + 100 * at, relevance=1 - at / 10)]
-        for at in range(5)
-    ]
-    near = [candidate(3, "okapi", turn=2, relevance=0)]
-    packed = pack_cold([*offered, near], 1000, Recalling(limit=2), Sources(ABOUT))
-    # the last one lies beside the first: it needs no source of its own
-    assert sequences(packed.packed) == [2, 102, 3]
-    assert {it.reason for it in packed.dropped} == {"2 sources are recalled already"}
+def test_an_abbreviation_is_recalled_whole_or_not_at_all() -> None:
+    past = Past([[candidate(2, "x")]], about=ABOUT)
+    for budget, text in ((80, "About zebras."), (40, "")):
+        packed, about = pack_cold(past, budget, "", Form(), frozenset())
+        assert about[HERE].abbreviation == text
+        assert packed.used <= budget
 
 
 def test_sources_are_chronological_and_their_messages_in_reading_order() -> None:
@@ -416,28 +364,18 @@ def test_turns_on_different_days_are_two_sources() -> None:
 @pytest.mark.parametrize(
     ("given_", "settled"),
     [
-        (Budget(), Budget(1500, 2000, 900, 4400)),
-        (Budget(total=500), Budget(250, 50, 200, 500)),
-        (Budget(total=2000), Budget(400, 320, 1280, 2000)),
-        (Budget(total=4399), Budget(1499, 1999, 901, 4399)),
-        (Budget(hot=100), Budget(100, 2000, 900, 4400)),
-        (Budget(hot=100, total=50), Budget(50, 22, 11, 50)),
-        (Budget(5000, 5000, 5000), Budget(5000, 5000, 5000, 15000)),
+        (Budget(), Limits(1500, 2000, 900, 4400)),
+        (Budget(total=500), Limits(250, 50, 200, 500, 62)),
+        (Budget(total=2000), Limits(400, 320, 1280, 2000, 250)),
+        (Budget(total=4399), Limits(1499, 1999, 901, 4399)),
+        (Budget(hot=100), Limits(100, 2000, 900, 4400)),
+        (Budget(hot=100, total=50), Limits(50, 22, 11, 50, 6)),
+        (Budget(5000, 5000, 5000), Limits(5000, 5000, 5000, 15000)),
+        (Budget(warm=0, cold=0, profile=0), Limits(1500, 0, 0, 4400, 0)),
     ],
 )
-def test_budgets_have_defaults(given_: Budget, settled: Budget) -> None:
-    assert given_.settled() == settled
-
-
-def test_relevance_is_half_recency_three_tenths_similarity_and_a_fifth_anchor() -> None:
-    assert relevance_of(age=0, similarity=1, anchor=1) == pytest.approx(1)
-    assert relevance_of(age=0, similarity=0, anchor=0) == pytest.approx(0.5)
-    assert relevance_of(age=10 * DAY, similarity=0, anchor=0) == pytest.approx(
-        0.5 * 2.718281828**-1
-    )
-    assert relevance_of(age=10**15, similarity=1, anchor=0) == pytest.approx(0.3)
-    assert relevance_of(age=10**15, similarity=0, anchor=0.5) == pytest.approx(0.1)
-    assert relevance_of(age=-5, similarity=0, anchor=0) == pytest.approx(0.5)
+def test_budgets_have_defaults(given_: Budget, settled: Limits) -> None:
+    assert given_.settled(USUAL_BUDGET) == settled
 
 
 def test_overlap_is_the_share_of_the_words_that_say_something() -> None:
@@ -499,9 +437,3 @@ def test_a_question_of_the_asker_is_known_in_eleven_languages(message: str) -> N
 )
 def test_who_wants_to_be_told_something_does_not_ask_of_himself(message: str) -> None:
     assert not speaks_of_asker(message)
-
-
-def test_evenly_spaced_numbers_reach_from_end_to_end() -> None:
-    assert list(evenly(1, 3, 5)) == [1, 2, 3]
-    assert list(evenly(1, 100, 4)) == [1, 34, 67, 100]
-    assert list(evenly(7, 100, 1)) == [7]

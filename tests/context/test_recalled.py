@@ -5,19 +5,20 @@ turns and by source.
 from typing import Any
 
 import pytest
+from recollect.v1 import channel_service_pb2 as channel_api
 from recollect.v1 import context_pb2
 from recollect.v1 import conversation_service_pb2 as conversation_api
-from recollect.v1 import recall_service_pb2 as api
+from recollect.v1.channel_pb2 import CliOrigin
+from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.domain.message import Message as DomainMessage
 from recollect_server.domain.message import Role
 from recollect_server.services.context.following import question_of
 
-from tests.conftest import MovableClock, RunningServer, Start
+from tests.conftest import MovableClock, Start
 from tests.context.conftest import COLD, allocation, built, places, said
 from tests.server.conftest import Connect, Service, agent, tool, user
-from tests.waiting import until_embedded
 
 HOUR = 3_600_000
 
@@ -59,23 +60,6 @@ def test_an_old_turn_of_the_conversation_itself_is_recalled_whole(
     assert ("760 earlier messages condensed" in answer.rendered) == bool(compressed)
 
 
-def test_what_ranks_lower_and_what_came_of_it_is_recalled_while_the_budget_lasts(
-    service: Service,
-) -> None:
-    there = service.create().id
-    for question, outcome in (
-        ("Which message broker should the order service take, Kafka or NATS?", "We chose NATS."),
-        ("What stone should the kitchen have, slate or granite?", "It became slate."),
-    ):
-        service.append(there, user(question), agent("Let me know what you decide."))
-        service.append(there, user("How do I boil an egg?"), agent("For six minutes."))
-        service.append(there, user(outcome), agent("Good choice."))
-        service.append(there, user("Thanks!"), agent("You're welcome."))
-    answer = built(service, service.create().id, "Which message broker did we settle on?")
-    assert "We chose NATS." in said(answer.cold)
-    assert "It became slate." not in said(answer.cold)
-
-
 def test_what_was_said_later_of_the_same_is_recalled_with_it(service: Service) -> None:
     there = service.create().id
     dates = (
@@ -88,6 +72,7 @@ def test_what_was_said_later_of_the_same_is_recalled_with_it(service: Service) -
         for number in range(9):
             service.append(there, user(f"Convert {number} cups."), agent(f"{number} times 240 ml."))
     question, here = "When is my dentist appointment?", service.create().id
+    service.conversation_of(*(f"Note item {number}, please." for number in range(500)))
     for form, mark in (
         (context_pb2.CONTEXT_FORMAT_XML, 'later="true"'),
         (context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES, 'later=\\"true\\"'),
@@ -112,6 +97,7 @@ def test_nothing_is_marked_as_later_for_a_word_by_chance(service: Service) -> No
         "Melanie sings.",
     ):
         service.append(there, user(text, sender="Melanie"), agent("Noted."))
+    service.conversation_of(*(f"Note item {number}, please." for number in range(500)))
     answer = built(service, service.create().id, "When is the appointment of Melanie?")
     assert len([it for it in answer.cold if it.message.sender]) == 4
     assert not any(it.is_later for it in answer.cold)
@@ -126,14 +112,17 @@ def test_that_a_question_was_asked_before_is_no_answer_to_it(service: Service) -
     donor = service.create().id
     service.append(donor, user(question), agent("Your donor card said AB."))
     service.append(donor, user("Please, what is my blood type?"), agent("I don't know."))
-    answer = built(service, service.create().id, f"{question} ", explain=True)
-    recalled = ["My blood type is AB negative.", "Noted.", question, "Your donor card said AB."]
-    assert sorted(said(answer.cold)) == sorted(recalled)
+    service.conversation_of(*(f"Note item {number}, please." for number in range(500)))
+    recalled = said(built(service, service.create().id, f"{question} ", total=1000).cold)
+    assert {"My blood type is AB negative.", question, "Your donor card said AB."} <= {*recalled}
+    assert recalled.count(question) == 1
+    assert "I don't know that. You have not said so." not in recalled
 
 
 def test_a_question_that_leans_on_the_one_before_is_looked_for_with_it(service: Service) -> None:
     service.conversation_of("In 2015 I spent October in Kyoto with my sister.")
     service.conversation_of("We met in 2019, that was nice.")
+    service.conversation_of(*(f"Note item {number}, please." for number in range(500)))
     here = service.create().id
     service.append(here, user("Where did I travel with my sister?"), agent("To Kyoto, with her."))
     said_then = "In 2015 I spent October in Kyoto with my sister."
@@ -202,8 +191,10 @@ def test_a_turn_that_forks_have_copies_of_is_in_a_context_once(service: Service)
         answer = built(service, name, "What is the zebra called?")
         texts = said((*answer.hot, *answer.warm, *answer.cold))
         assert texts.count("Our zebra is called Ottokar.") == 1
+        assert texts.count("Note item 7, please.") <= 1
         # What a conversation has itself is not recalled from a copy.
-        assert name == elsewhere or {it.conversation_id for it in answer.cold} <= {name}
+        zebras = [it for it in answer.cold if "zebra" in it.message.content]
+        assert name == elsewhere or {it.conversation_id for it in zebras} <= {name}
 
 
 def test_a_turn_is_in_a_context_once_though_a_fork_between_its_copies_is_deleted(
@@ -253,11 +244,8 @@ def test_what_makes_room_for_recall_can_be_recalled(start_server: Start, connect
 def test_a_long_message_is_excerpted_around_the_words_of_the_question(service: Service) -> None:
     there = service.create().id
     filling = "It rained again and nothing happened all day long. "
-    service.append(
-        there,
-        user("Tell me all."),
-        agent(filling * 100 + "The zebra Ottokar moved to Ghent. " + filling * 100),
-    )
+    long = filling * 200 + "The zebra Ottokar moved to Ghent. " + filling * 200
+    service.append(there, user("Tell me all."), agent(long))
     answer = built(
         service, service.conversation_of("Hello you."), "Where did the zebra Ottokar move?"
     )
@@ -265,25 +253,6 @@ def test_a_long_message_is_excerpted_around_the_words_of_the_question(service: S
     assert "The zebra Ottokar moved to Ghent." in excerpt.message.content
     assert (excerpt.message.content[0], excerpt.message.content[-1]) == ("…", "…")
     assert excerpt.tokens <= 310
-    assert not next(it for it in answer.cold if it.message.content == "Tell me all.").is_excerpt
-
-
-def test_what_the_user_asked_stays_whole_beside_an_excerpt_of_a_long_answer(
-    service: Service,
-) -> None:
-    there = service.create().id
-    request = "Please plan the trip for us, with a stop at the river and one in the hills. " * 4
-    filling = "It rained again and nothing happened all day long. "
-    service.append(
-        there, user(request), agent(filling * 50 + "Zebra Ottokar moved." + filling * 50)
-    )
-    answer = built(
-        service, service.conversation_of("Hello you."), "Where did the zebra Ottokar move?"
-    )
-    assert [(it.message.content == request, it.is_excerpt) for it in answer.cold] == [
-        (True, False),
-        (False, True),
-    ]
 
 
 def test_a_recalled_conversation_brings_its_title_and_its_abbreviation_once(
@@ -353,7 +322,7 @@ def test_an_abbreviation_names_one_speaker_of_a_sentence_though_another_one_is_s
     service.abbreviate(there, f"Tim: {diet} John: I know a vet in town.")
     here = service.conversation_of("Hello you.")
     form = context_pb2.CONTEXT_FORMAT_XML
-    text = built(service, here, "What does the zebra Ottokar eat?", format=form).rendered
+    text = built(service, here, "What does the zebra Ottokar eat?", format=form, total=200).rendered
     assert diet in text
     assert "<session_summary>John: I know a vet in town.</session_summary>" in text
 
@@ -431,54 +400,17 @@ def test_the_title_of_the_conversation_before_is_not_said_again_by_its_abbreviat
     assert "Repairs in the yard of Ghent" in built(service, here, "Hello!", format=form).rendered
 
 
-def test_the_best_turn_has_the_longest_excerpt(start_server: Start, connect: Connect) -> None:
-    service = connect(start_server(relevance_threshold=0.0, embedder="off"))
+def test_what_ranks_first_has_the_longest_excerpts(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(embedder="off"))
     filling = "It rained again and nothing happened all day long. "
-    for text in ("The zebra Ottokar moved to Ghent. ", "The zebra is well. "):
-        service.conversation_of(filling * 100 + text + filling * 100)
-    packed = built(
-        service,
-        service.conversation_of("Hello you."),
-        "Where did the zebra Ottokar move?",
-        total=4000,
-    ).cold
-    best, further = sorted(packed, key=lambda it: -it.score)
-    assert best.score < 0.9  # else this test could not tell its length from the longest
-    assert best.tokens <= 310 * best.score
-    assert further.tokens <= 160
-    assert further.tokens < best.tokens
-
-
-def test_a_likely_answer_is_recalled_from_a_lower_score_where_much_is_stored(
-    start_server: Start, connect: Connect
-) -> None:
-    server = start_server(embedder="onnx", relevance_threshold=0.5)
-    service = connect(server)
-    service.conversation_of("I can't eat lupin flour, it gives me hives.")
-    service.conversation_of("I ran the Budapest half marathon in 1:52.")
-    until_embedded(service, server)
-    service.append(service.create().id, *(user(str(number)) for number in range(300)))
-    here, question = service.create().id, "Which flour am I allergic to?"
-    assert service.search(question).hits[0].score < 0.5
-    assert said(built(service, here, question).cold) == [
-        "I can't eat lupin flour, it gives me hives."
-    ]
-    stranger = built(service, here, "Which marathon did Joanna train for?")
-    assert not stranger.cold
-    assert "below the threshold of 0.29" in allocation(stranger, COLD).note
-
-
-def test_a_doubtful_search_by_meaning_recalls_less_than_the_tier_s_own_budget(
-    start_server: Start, connect: Connect
-) -> None:
-    server = start_server(embedder="onnx", relevance_threshold=0.05)
-    service = connect(server)
-    for text in ("We walked along the river to the mill.", "The oven in the kitchen is broken."):
-        service.conversation_of(text)
-    until_embedded(service, server)
-    answer = built(service, service.create().id, "Which way do the geese fly?")
-    assert "so at most 270 tokens are recalled" in allocation(answer, COLD).note  # 0.3 of 900
-    assert said(answer.cold)[0] == "We walked along the river to the mill."
+    for number in range(5):
+        zebra = f"The zebra Ottokar {number} moved to Ghent. "
+        service.conversation_of(filling * 100 + zebra * (6 - number) + filling * 100)
+    here = service.conversation_of("Hello you.")
+    packed = built(service, here, "Where did the zebra Ottokar move?", total=4000).cold
+    assert all(250 < it.tokens <= 310 for it in packed[:3])
+    assert all(50 < it.tokens <= 85 for it in packed[3:])
+    assert len(packed) == 5
 
 
 def test_an_excerpt_shows_the_word_that_is_rare_among_all_messages(
@@ -492,27 +424,11 @@ def test_an_excerpt_shows_the_word_that_is_rare_among_all_messages(
     there = service.conversation_of(
         f"We can plan it again, mate. {rain}The Niyama resort has it. {rain}"
     )
+    service.conversation_of(*(f"Note item {number}, please." for number in range(500)))
     answer = built(service, here, "Mate, what is the plan for Niyama?")
     [excerpt] = [it for it in answer.cold if it.conversation_id == there]
     assert excerpt.is_excerpt
     assert "Niyama" in excerpt.message.content
-
-
-def test_an_answer_is_cut_around_what_the_question_beside_it_does_not_say(
-    start_server: Start, connect: Connect
-) -> None:
-    service = connect(start_server(embedder="off", excerpt_tokens=60))
-    rain = "It rained and everybody stayed indoors all day. " * 12
-    there = service.create().id
-    service.append(
-        there,
-        user("Which saddle fits the zebra Ottokar?"),
-        agent(f"You ask which saddle fits the zebra Ottokar. {rain}The leather one does. {rain}"),
-    )
-    here = service.conversation_of("Hello you.")
-    question = "Is it the leather saddle that fits the zebra Ottokar?"
-    answer = next(it for it in built(service, here, question).cold if it.is_excerpt)
-    assert "The leather one does." in answer.message.content
 
 
 @pytest.mark.parametrize(
@@ -529,58 +445,29 @@ def test_an_answer_is_cut_around_what_the_question_beside_it_does_not_say(
 def test_a_title_that_is_cut_ends_with_a_whole_word(
     service: Service, opening: str, title: str
 ) -> None:
-    others = [f"Note item {number}, please." for number in range(8)]
+    others = [f"Note item {number}, please." for number in range(200)]
     service.conversation_of(f"{opening} his garden.", *others, "The zebra Ottokar eats hay.")
-    form = context_pb2.CONTEXT_FORMAT_XML
-    answer = built(
-        service, service.conversation_of("Hello you."), "What does Ottokar eat?", format=form
-    )
+    form, here = context_pb2.CONTEXT_FORMAT_XML, service.conversation_of("Hello you.")
+    answer = built(service, here, "What does Ottokar eat?", format=form, total=300)
     assert "Ottokar eats hay" in answer.rendered
     assert f'{title}" date="' in answer.rendered
 
 
 def test_a_short_rest_is_not_cut_off(start_server: Start, connect: Connect) -> None:
-    service = connect(
-        start_server(relevance_threshold=0.0, recall_limit=50, excerpt_tokens=200, embedder="off")
-    )
+    service = connect(start_server(excerpt_tokens=600, embedder="off"))
     texts: dict[str, str] = {}
-    for sentences in range(20, 44):
-        text = "The zebra Ottokar moved. " + "It rained. " * sentences
+    for sentences in range(50, 80):
+        text = f"The zebra Ottokar moved. It rained {sentences} times. " + "It rained. " * sentences
         texts[service.conversation_of(text)] = text
-    answer = built(
-        service, service.conversation_of("Hello you."), "Where did Ottokar move?", total=20_000
-    )
+    here = service.conversation_of("Hello you.")
+    answer = built(service, here, "Where did Ottokar move?", total=2000)
     lengths = {
         it.conversation_id: (it.is_excerpt, len(it.message.content), len(texts[it.conversation_id]))
         for it in answer.cold
     }
-    assert len(lengths) == len(texts)
-    assert sum(is_excerpt for is_excerpt, _, _ in lengths.values()) > 5
+    assert len(lengths) > 5
+    assert sum(is_excerpt for is_excerpt, _, _ in lengths.values()) > 2
     assert all(shown < 0.92 * whole for is_excerpt, shown, whole in lengths.values() if is_excerpt)
-
-
-def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_not(
-    start_server: Start, connect: Connect
-) -> None:
-    service = connect(start_server(relevance_threshold=1.0, embedder="off"))
-    there = [service.conversation_of("The striped zebra lives in the zebra garden of Ghent.")]
-    there += [
-        service.conversation_of(
-            "It rains.", "Nothing else.", f"We sold a garden chair {number} times. " * 20
-        )
-        for number in range(3)
-    ]
-    here = service.conversation_of("Hello you.")
-    question = "Where does the striped zebra of the zebra garden of Ghent live?"
-    answer = built(service, here, question, explain=True)
-    low = [it for it in answer.dropped if it.tier == COLD]
-    assert low
-    assert all(0 <= it.score < 1 and "below the threshold of" in it.reason for it in low)
-    assert {it.conversation_id for it in low} <= set(there)
-    assert not {(it.conversation_id, it.sequence) for it in low} & {
-        (it.conversation_id, it.message.sequence) for it in answer.cold
-    }
-    assert not [it for it in built(service, here, question).dropped if it.tier == COLD]
 
 
 @pytest.mark.parametrize("total", [80, 300, 700])
@@ -626,74 +513,29 @@ def tell_of_zebras(service: Service) -> None:
         )
 
 
-def test_words_of_small_talk_and_short_numbers_recall_nothing_by_words_alone(
-    start_server: Start, connect: Connect, clock: MovableClock
-) -> None:
-    service = connect(start_server(relevance_threshold=0.0, embedder="off"))
-    service.conversation_of(
-        "Good morning! My name is Lena, and thanks so much, the weather is great.",
-        "Buy 9 chairs for 8 guests: 17 or 23 euros each, per piece.",
-        "The robot vacuums the hall.",
-        *(f"Note item{number}." for number in range(300)),
-    )
-    clock.move(240 * HOUR)
-    here = service.conversation_of("Hello you.")
-    for message in (
-        "Thanks so much, that was great.",
-        "What's the weather going to be like tomorrow?",
-        "Quanto fa 9 per 8?",
-        "What is 17 plus 23?",
-        "Tu es un robot ou une personne ?",  # nobody said its other words
-    ):
-        answer = built(service, here, message, explain=True)
-        assert not answer.cold, message
-        assert "nothing that is stored fits" in allocation(answer, COLD).note
-        assert all("small talk, short numbers" in it.reason for it in answer.dropped)
-    for message in (
-        "What is my name?",
-        "Mein Name?",
-        "Who buys chairs for 8 guests?",
-        "Where is the robot?",
-        "What was the weather like last week?",
-    ):
-        assert built(service, here, message).cold, message
-
-
-def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(
-    start_server: Start, connect: Connect
-) -> None:
-    service = connect(
-        start_server(relevance_threshold=0.0, recall_limit=2, excerpt_tokens=20, embedder="off")
-    )
+def test_the_length_of_an_excerpt_is_a_setting(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(excerpt_tokens=20, embedder="off"))
     for _ in range(4):
-        service.conversation_of("The zebra of Ghent. " * 20)
+        service.conversation_of("The zebra of Ghent. " * 400)
     answer = built(service, service.conversation_of("Hello you."), "zebra of Ghent")
-    assert len(answer.sources) == 2
     assert all(it.is_excerpt and len(it.message.content) <= 80 for it in answer.cold)
-    assert allocation(answer, COLD).packed == 2
+    assert allocation(answer, COLD).packed == 4
 
 
-def test_what_was_not_recalled_does_not_become_warm(
-    server: RunningServer, service: Service
-) -> None:
-    for text in (
-        "The car needs tyres.",
-        "We fly to Kyoto.",
-        "The disk is full.",
-        "Lena starts school.",
-        "It rains.",
-    ):
-        service.conversation_of(text)
-    there = service.conversation_of("The zebra lives in Ghent.")
-    here = service.conversation_of("Hello you.")
-    assert not built(service, here, "Where is the qwertyuiop?").cold
-    moves = service.recall.ListTierTransitions(
-        api.ListTierTransitionsRequest(conversation_id=there)
-    ).transitions
-    assert not list(moves)
-    assert built(service, here, "Where does the zebra live?").cold
-    assert list(
-        service.recall.ListTierTransitions(
-            api.ListTierTransitionsRequest(conversation_id=there)
-        ).transitions
-    )
+def test_no_summary_of_the_conversation_before_follows_a_command(service: Service) -> None:
+    receive = ChannelServiceStub(service.channel).Receive
+
+    def sent(text: str) -> channel_api.ReceiveResponse:
+        return receive(
+            channel_api.ReceiveRequest(
+                channel="cli", text=text, cli=CliOrigin(), provider_message_id=text
+            )
+        )
+
+    there = sent("The boat leaks.").conversation.conversation.id
+    service.abbreviate(there, "They spoke of a boat.")
+    new = sent("/new").command_reply.conversation.id
+    assert new != there
+    for text in ("Hello", "Good morning"):
+        assert not [it for it in built(service, new, "Hi!").sources if it.is_last_conversation]
+        assert sent(text).conversation.conversation.id == new

@@ -135,6 +135,7 @@ def test_the_xml_block_is_one_element_that_says_what_was_said(context: Context) 
     assert [element.tag for element in root] == [
         name
         for name, there in (
+            ("profile", context.profile),
             ("anchors", context.anchors),
             ("summary", context.summary),
             ("recalled", context.cold.packed),
@@ -148,8 +149,14 @@ def test_the_xml_block_is_one_element_that_says_what_was_said(context: Context) 
     assert [e.text or "" for e in root.findall("anchors/anchor")] == [
         shown(anchor.value) for anchor in context.anchors
     ]
-    assert [element.text or "" for element in root.findall("recalled/source/message")] == [
-        shown(it.message.content) for source in context.sources for it in source.messages
+    assert [
+        (element.tag, element.text or "")
+        for element in root.findall("recalled/source/*")
+        if element.tag != "session_summary"
+    ] == [
+        (it.message.role.value, shown(it.message.content))
+        for source in context.sources
+        for it in source.messages
     ]
     assert {element.get("role") for element in root.findall(".//message")} <= {
         "user",
@@ -471,8 +478,8 @@ def test_each_form_says_when_something_was_said_and_what_now_is() -> None:
     context = Context(Packed(Tier.HOT), Packed(Tier.WARM), cold, about=about, now=2 * day)
     xml = FORMS[XML].render(context, "")
     assert '<context now="1970-01-03T00:00Z, Saturday">' in xml
-    assert 'role="user" date="1970-01-01">Ha<' in xml
-    assert 'role="user" date="1970-01-02">Hu<' in xml
+    assert '<user turn="3" date="1970-01-01">Ha</user>' in xml
+    assert '<user turn="4" date="1970-01-02">Hu</user>' in xml
     lines = FORMS[RECALL].render(context, "").splitlines()
     assert "(now it is 1970-01-03T00:00Z, Saturday)" in lines[0]
     assert lines[-2:] == ["  1970-01-01, user: Ha", "  1970-01-02, user: Hu"]

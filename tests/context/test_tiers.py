@@ -83,25 +83,6 @@ def test_how_long_is_a_setting(start_server: Start, connect: Connect, clock: Mov
     assert moves(service, conversation) == [(WARM, COLD), (COLD, WARM)]
 
 
-def test_a_conversation_that_was_recalled_counts_as_recent(
-    service: Service, clock: MovableClock
-) -> None:
-    old = service.conversation_of("zebra")
-    clock.move(90 * 24 * 60 * MINUTE)
-    new = service.conversation_of("zebra")
-    here = service.conversation_of("one")
-
-    def order() -> list[str]:
-        return [it.conversation_id for it in built(service, here, "zebra").cold]
-
-    assert order() == [new, old]
-    clock.move(31 * MINUTE)
-    service.context(old)
-    answer = built(service, here, "zebra")
-    assert [it.conversation_id for it in answer.cold] == [old, new]
-    assert "was in use lately" in answer.cold[0].reason
-
-
 def test_transitions_come_in_pages_newest_first(service: Service) -> None:
     names = [service.conversation_of(f"number {number}") for number in range(5)]
     for name in names:

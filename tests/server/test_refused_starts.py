@@ -182,8 +182,8 @@ def test_a_settings_file_that_is_not_there(tmp_path: Path) -> None:
         ("listne: x", "listne: there is no such setting: do you mean listen?"),
         ("quokka: x", "quokka: there is no such setting: recollect-server config names all"),
         ("durability: never", "durability: must be 'fsync' or 'os' (it is 'never')"),
-        ("recall_limit: many", "recall_limit: must be a whole number (it is 'many')"),
-        ("recall_limit: -1", "recall_limit: must be greater than or equal to 1 (it is -1)"),
+        ("profile_tokens: many", "profile_tokens: must be a whole number (it is 'many')"),
+        ("profile_tokens: -1", "profile_tokens: must be greater than or equal to 0 (it is -1)"),
         ("reflection: perhaps", "reflection: must be true or false (it is 'perhaps')"),
         (
             "idle_timeout: 10 minutes",

@@ -217,12 +217,12 @@ def test_the_names_of_third_parties_are_texts_whatever_is_in_them(window: Browsi
 def test_a_setting_is_changed_refused_by_its_rule_and_reset(stage: Stage, window: Browsing) -> None:
     def value() -> tuple[str, str]:
         settings = stage.client.admin.list_settings().settings
-        it = next(it for it in settings if it.key == "recall_limit")
+        it = next(it for it in settings if it.key == "profile_tokens")
         return it.value, it.source
 
-    page = window.tab("/settings?find=recall_limit", ".setting")
+    page = window.tab("/settings?find=profile_tokens", ".setting")
     before = value()
-    field = page.locator("#setting-recall_limit")
+    field = page.locator("#setting-profile_tokens")
     field.fill("51")
     field.press("Enter")
     page.wait_for_selector(".setting [role=alert] >> text=50")
@@ -233,10 +233,10 @@ def test_a_setting_is_changed_refused_by_its_rule_and_reset(stage: Stage, window
     page.wait_for_selector(".setting [role=status] >> text=in force")
     assert value() == ("7", "file")
     page.get_by_role("button", name="Use the default").press("Enter")
-    page.wait_for_selector("#setting-recall_limit:not([value='7']) >> nth=0")
+    page.wait_for_selector("#setting-profile_tokens:not([value='7']) >> nth=0")
     page.wait_for_selector(".setting .badge", state="detached")
     assert value() == before
-    page.goto(page.url.replace("recall_limit", "data_dir"))
+    page.goto(page.url.replace("profile_tokens", "data_dir"))
     page.wait_for_selector("#setting-data_dir:disabled")
     page.close()
 

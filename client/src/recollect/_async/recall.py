@@ -14,6 +14,7 @@ from recollect._types.context import (
     ContextBudget,
     ContextFormat,
     ConversationPart,
+    RecallDial,
     TierTransition,
     TierTransitionPage,
 )
@@ -133,7 +134,7 @@ class Recall:
 
     async def build_context(
         self,
-        conversation_id: str,
+        conversation_id: str | None = None,
         message: str | None = None,
         *,
         budget: ContextBudget | int | None = None,
@@ -146,10 +147,12 @@ class Recall:
         include: Iterable[ConversationPart] | None = None,
         exclude: Iterable[ConversationPart] | None = None,
         marks: bool = False,
+        recall: RecallDial | None = None,
         timeout: float | None = None,
     ) -> BuiltContext:
         """Build the model's input for an answer to `message`, or to the one that the conversation
-        ends with: the newest turns, earlier ones, and recalled ones as far as they fit.
+        ends with: the profile of the user, the newest turns, earlier ones, and what was said
+        elsewhere as far as it fits. Without a conversation it is for one that does not exist yet.
 
         A number as `budget` is the total in tokens (4400), estimated at four bytes each; it bounds
         `rendered`. `format` says what `rendered` is, XML without one; `system_prompt` tells the
@@ -158,8 +161,9 @@ class Recall:
         `include` has turns that come before what is recalled, `exclude` those that are not shown:
         what a memory manager of yours decided. `marks` writes tier, relevance and an anchor's
         source into the XML. `include_group` adds what other members wrote in the conversation's
-        group, marked untrusted. `explain` names in `dropped` what else was near to the message and
-        scored too low to be recalled.
+        group, marked untrusted. `recall` says how much of what was said elsewhere is wanted: `all`,
+        the likeliest first, only what is `likely` to help, or `none`. `explain` names in `dropped`
+        what would be too unsure for `likely`.
 
         >>> form = ContextFormat.ANTHROPIC_MESSAGES
         >>> context = await client.recall.build_context(conversation.id, question, format=form)
@@ -179,6 +183,7 @@ class Recall:
                 include=include,
                 exclude=exclude,
                 marks=marks,
+                recall=recall,
             ),
             timeout,
         )

@@ -28,10 +28,10 @@ class ContextTier(StrEnum):
     built for it within the setting `warm_for`.
     """
     WARM = "warm"
-    """The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly
-    spaced ones, those that anchors came from, and the last ones. Of a conversation: within
-    `warm_for` it was hot, fetched, found by a search, or packed into a context of another one;
-    it then counts as recent.
+    """Earlier turns of this conversation; of a long one the last ones, the first one and evenly
+    spaced ones, as their summaries where these are recorded and the turns do not fit. Of a
+    conversation: within `warm_for` it was hot, fetched, found by a search, or packed into a
+    context of another one. That changes nothing of what is recalled.
     """
     COLD = "cold"
     """Everything else that fits the message, of any conversation: earlier turns of this one
@@ -72,16 +72,74 @@ class ContextFormat(StrEnum):
     """
 
 
+class RecallDial(StrEnum):
+    """How much of what was said elsewhere a context has."""
+
+    ALL = "all"
+    """Everything, where the budget holds it; else what ranks first, until the budget is used.
+    What may not help is marked as unsure.
+    """
+    LIKELY = "likely"
+    """Only messages that are likely to help."""
+    NONE = "none"
+    """Nothing."""
+
+
+class StatementKind(StrEnum):
+    """What a statement of a user is of."""
+
+    INSTRUCTION = "instruction"
+    """How the assistant is to answer or to act from then on."""
+    IDENTITY = "identity"
+    """Name, age, origin, languages and the like."""
+    PEOPLE = "people"
+    """Family, friends, colleagues and animals."""
+    HOME = "home"
+    """Where and how the user lives."""
+    WORK = "work"
+    """Work, studies and the tools of these."""
+    HEALTH = "health"
+    """Health, diet, habits."""
+    PREFERENCE = "preference"
+    """Likes and dislikes."""
+    POSSESSION = "possession"
+    """What the user owns or uses."""
+    PLAN = "plan"
+    """What the user intends, and events in the user's life."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileStatement:
+    """A sentence in which a user said something lasting of themself, or how to be answered, in
+    the words that were used.
+    """
+
+    text: str = ""
+    """The sentence, on one line."""
+    kind: StatementKind
+    """What it is of."""
+    conversation_id: str = ""
+    """The conversation it is from."""
+    sequence: int = 0
+    """The line of its message in the transcript."""
+    time: datetime
+    """The time at which it was said."""
+    sender: str = ""
+    """Who said it, where the message names a sender."""
+    score: float = 0.0
+    """Probability, from 0 to 1, that it is such a statement."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContextBudget:
-    """Token budget of a context, estimated at four bytes each in the format asked for. 0 means
-    the default. None may be negative. What a tier does not use passes to the next, and what the
-    last one does not use to a turn that was shortened (not past a `hot` that is given).
-    Everything in `rendered` counts towards the total: anchors, group messages, summary, ids,
-    titles, markup and escapes. If that leaves less than the tiers' budgets, each tier gets its
-    share of the rest.
+    """Token budget of a context, estimated at four bytes each in the format asked for. What is
+    unset has its default; a `total` of 0 is unset too. None may be negative. What a tier does
+    not use passes to the next, and what the last one does not use to a turn that was shortened
+    (not past a `hot` that is given). Everything in `rendered` counts towards the total:
+    profile, anchors, group messages, summary, ids, titles, markup and escapes. If that leaves
+    less than the tiers' budgets, each tier gets its share of the rest.
 
-    The defaults are settings: `context_hot_tokens`, `context_warm_tokens`,
+    The defaults are settings: `profile_tokens`, `context_hot_tokens`, `context_warm_tokens`,
     `context_cold_tokens` and `context_tokens`.
 
     >>> ContextBudget(total=2000)
@@ -89,14 +147,18 @@ class ContextBudget:
 
     hot: int | None = None
     """For the hot tier. Default 1500, and what the newest turn needs of the warm tier's budget
-    to stay whole.
+    to stay whole. The newest turn is there with 0 too, shortened.
     """
     warm: int | None = None
-    """For the warm tier, with the compression summary. Default 2000."""
+    """For the warm tier, with the compression summary. Default 2000. 0: no earlier turns."""
     cold: int | None = None
-    """For the cold tier. Default 900."""
+    """For the cold tier. Default 900. 0: nothing is recalled."""
     total: int | None = None
     """For everything. Default 4400. If only this is set, each tier has its usual share of it."""
+    profile: int | None = None
+    """For the profile, of which a context has an eighth of its total at the most. Default 400.
+    0: no profile.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +264,8 @@ class ContextMessage:
     parts its words and 4 tokens.
     """
     relevance: float = 0.0
-    """Its relevance, from 0 to 1: half recency, three tenths similarity to the message, a fifth
-    the confidence of an anchor that came from it.
+    """Its relevance, from 0 to 1: of a recalled message its score, of one of the conversation
+    itself the share of the words of the message to be answered that it has.
     """
     reason: str = ""
     """Reason why it was chosen, in a few words."""
@@ -212,8 +274,8 @@ class ContextMessage:
     FetchContext returns the whole text.
     """
     score: float = 0.0
-    """Of a recalled message: the probability, from 0 to 1, that its turn helps to answer the
-    message, as in SearchHit. 0 for others.
+    """Of a message that ranked among the first: the probability, from 0 to 1, that it helps to
+    answer the message, as in SearchHit. It says how sure that is; the rank chose. 0 for others.
     """
     is_later: bool = False
     """True if a user said it later than another recalled message that is likely to be of the
@@ -254,8 +316,9 @@ class RecalledSource:
     score: float = 0.0
     """The score of its best message. 0 for a source without messages."""
     abbreviation: str = ""
-    """The abbreviation of the conversation, cut if it is long, in the first source of each
-    conversation. Unset if the conversation has none, and for the one that continues.
+    """The abbreviation of the conversation, whole, in the first source of each conversation,
+    where the budget holds it beside the messages. Unset otherwise, and for the one that
+    continues.
     """
     sequences: tuple[int, ...] = ()
     """The `sequence` of each of its messages, in reading order. The messages themselves are in
@@ -263,6 +326,10 @@ class RecalledSource:
     """
     tokens: int = 0
     """Estimated tokens of the source besides its messages: title, place and abbreviation."""
+    is_unsure: bool = False
+    """True if none of its messages scores high enough to be likely to help. `rendered` says
+    `certainty="low"`, or "(unsure)" in a recall block.
+    """
     is_last_conversation: bool = False
     """True for the conversation before this one. In its first turns a conversation that began
     within an hour of that one's end, with the same people, gets its abbreviation, whatever the
@@ -338,17 +405,16 @@ class BuiltContext:
     out …" where text is missing.
     """
     warm: tuple[ContextMessage, ...] = ()
-    """Earlier turns of this conversation, oldest first. Chosen in this order of preference: the
-    last ones before the hot turns, the first turn, those that anchors came from, those that
-    have words of the message, some evenly spaced.
+    """Earlier turns of this conversation, oldest first: the last ones before the hot turns, the
+    first turn, those that have words of the message, some evenly spaced. A turn that does not
+    fit is its summary, where one is recorded.
     """
     cold: tuple[ContextMessage, ...] = ()
-    """Recalled messages of any conversation that are not in `hot` and `warm`, by whole turns,
-    the most relevant turn first. They may be from this conversation, including turns that its
-    summary replaces. Nothing is recalled unless the best turn scores at least the setting
-    `relevance_threshold`, or about half of it where words were compared and much is stored;
-    then others are by rank, from at most `recall_limit` sources, with turns behind the first
-    ones. Turns that ask `message` too and have no answer that says anything are left out.
+    """Messages of any conversation that are not in `hot` and `warm`: all of them where the
+    budget holds all, else those that a search for `message` ranks first, the best first, until
+    the budget is used. They may be from this conversation, including turns that its summary
+    replaces. None for a greeting, thanks, or a command about what is at hand. Turns that ask
+    `message` too and have no answer that says anything are left out.
     """
     anchors: tuple[Anchor, ...] = ()
     """The anchors that hold, by key. If they take more than 600 tokens, or more than a fifth of
@@ -402,6 +468,13 @@ class BuiltContext:
     for every context of a form, so that a prompt that begins with it can be cached; it counts
     towards no budget. Empty for parts.
     """
+    profile: tuple[ProfileStatement, ...] = ()
+    """The profile: what users said of themselves and how they want to be answered, as far as
+    `budget.profile` holds it. Instructions come first, then the others by kind, the newest of
+    each first.
+    """
+    profile_left_out: int = 0
+    """Number of statements of the profile that were left out for want of room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

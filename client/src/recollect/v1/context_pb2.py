@@ -29,7 +29,7 @@ from recollect.v1 import recall_pb2 as recollect_dot_v1_dot_recall__pb2
 from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1arecollect/v1/context.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a)recollect/v1/external_communication.proto\x1a\x1arecollect/v1/message.proto\x1a\x19recollect/v1/recall.proto\x1a\x17recollect/v1/rule.proto\"\x83\x01\n\rContextBudget\x12\x1a\n\x03hot\x18\x01 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x1b\n\x04warm\x18\x02 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x1b\n\x04\x63old\x18\x03 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x1c\n\x05total\x18\x04 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\"b\n\x10\x43onversationPart\x12!\n\x0f\x63onversation_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x01\x12+\n\nturn_range\x18\x02 \x01(\x0b\x32\x17.recollect.v1.TurnRange\"i\n\nTurnMemory\x12\x13\n\x0bturn_number\x18\x01 \x01(\x05\x12,\n\x04tier\x18\x02 \x01(\x0e\x32\x19.recollect.v1.ContextTierH\x00\x88\x01\x01\x12\x0f\n\x07summary\x18\x03 \x01(\tB\x07\n\x05_tier\"\xcd\x01\n\x0e\x43ontextMessage\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12&\n\x07message\x18\x02 \x01(\x0b\x32\x15.recollect.v1.Message\x12\x0e\n\x06tokens\x18\x03 \x01(\x05\x12\x11\n\trelevance\x18\x04 \x01(\x01\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\nis_excerpt\x18\x06 \x01(\x08\x12\r\n\x05score\x18\x07 \x01(\x01\x12\x10\n\x08is_later\x18\x08 \x01(\x08\x12\x12\n\nis_summary\x18\t \x01(\x08\"\xba\x02\n\x0eRecalledSource\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\nturn_range\x18\x06 \x01(\x0b\x32\x17.recollect.v1.TurnRange\x12\r\n\x05score\x18\x07 \x01(\x01\x12\x14\n\x0c\x61\x62\x62reviation\x18\x08 \x01(\t\x12\x11\n\tsequences\x18\t \x03(\x03\x12\x0e\n\x06tokens\x18\n \x01(\x05\x12\x1c\n\x14is_last_conversation\x18\x0b \x01(\x08\"\x9b\x01\n\x0cGroupMessage\x12\x18\n\x10\x63ommunication_id\x18\x01 \x01(\t\x12\r\n\x05party\x18\x02 \x01(\t\x12\"\n\x05trust\x18\x03 \x01(\x0e\x32\x13.recollect.v1.Trust\x12.\n\x07message\x18\x04 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\x12\x0e\n\x06tokens\x18\x05 \x01(\x05\"\x89\x01\n\x0eTierAllocation\x12\'\n\x04tier\x18\x01 \x01(\x0e\x32\x19.recollect.v1.ContextTier\x12\x0e\n\x06\x62udget\x18\x02 \x01(\x05\x12\x0c\n\x04used\x18\x03 \x01(\x05\x12\x12\n\nconsidered\x18\x04 \x01(\x05\x12\x0e\n\x06packed\x18\x05 \x01(\x05\x12\x0c\n\x04note\x18\x06 \x01(\t\"\x93\x01\n\x0e\x44roppedMessage\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\'\n\x04tier\x18\x03 \x01(\x0e\x32\x19.recollect.v1.ContextTier\x12\x0e\n\x06tokens\x18\x04 \x01(\x05\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\r\n\x05score\x18\x06 \x01(\x01\"\xbd\x01\n\x0eTierTransition\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12,\n\tfrom_tier\x18\x02 \x01(\x0e\x32\x19.recollect.v1.ContextTier\x12*\n\x07to_tier\x18\x03 \x01(\x0e\x32\x19.recollect.v1.ContextTier\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12(\n\x04time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*o\n\x0b\x43ontextTier\x12\x1c\n\x18\x43ONTEXT_TIER_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43ONTEXT_TIER_HOT\x10\x01\x12\x15\n\x11\x43ONTEXT_TIER_WARM\x10\x02\x12\x15\n\x11\x43ONTEXT_TIER_COLD\x10\x03*\xcd\x01\n\rContextFormat\x12\x1e\n\x1a\x43ONTEXT_FORMAT_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43ONTEXT_FORMAT_PARTS\x10\x01\x12\x16\n\x12\x43ONTEXT_FORMAT_XML\x10\x02\x12\"\n\x1e\x43ONTEXT_FORMAT_OPENAI_MESSAGES\x10\x03\x12%\n!CONTEXT_FORMAT_ANTHROPIC_MESSAGES\x10\x04\x12\x1f\n\x1b\x43ONTEXT_FORMAT_RECALL_BLOCK\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1arecollect/v1/context.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a)recollect/v1/external_communication.proto\x1a\x1arecollect/v1/message.proto\x1a\x19recollect/v1/recall.proto\x1a\x17recollect/v1/rule.proto\"\xbf\x01\n\x10ProfileStatement\x12\x0c\n\x04text\x18\x01 \x01(\t\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.recollect.v1.StatementKind\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12(\n\x04time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06sender\x18\x06 \x01(\t\x12\r\n\x05score\x18\x07 \x01(\x01\"\xdd\x01\n\rContextBudget\x12\x1f\n\x03hot\x18\x01 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00H\x00\x88\x01\x01\x12 \n\x04warm\x18\x02 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00H\x01\x88\x01\x01\x12 \n\x04\x63old\x18\x03 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00H\x02\x88\x01\x01\x12\x1c\n\x05total\x18\x04 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12#\n\x07profile\x18\x05 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00H\x03\x88\x01\x01\x42\x06\n\x04_hotB\x07\n\x05_warmB\x07\n\x05_coldB\n\n\x08_profile\"b\n\x10\x43onversationPart\x12!\n\x0f\x63onversation_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x01\x12+\n\nturn_range\x18\x02 \x01(\x0b\x32\x17.recollect.v1.TurnRange\"i\n\nTurnMemory\x12\x13\n\x0bturn_number\x18\x01 \x01(\x05\x12,\n\x04tier\x18\x02 \x01(\x0e\x32\x19.recollect.v1.ContextTierH\x00\x88\x01\x01\x12\x0f\n\x07summary\x18\x03 \x01(\tB\x07\n\x05_tier\"\xcd\x01\n\x0e\x43ontextMessage\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12&\n\x07message\x18\x02 \x01(\x0b\x32\x15.recollect.v1.Message\x12\x0e\n\x06tokens\x18\x03 \x01(\x05\x12\x11\n\trelevance\x18\x04 \x01(\x01\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\nis_excerpt\x18\x06 \x01(\x08\x12\r\n\x05score\x18\x07 \x01(\x01\x12\x10\n\x08is_later\x18\x08 \x01(\x08\x12\x12\n\nis_summary\x18\t \x01(\x08\"\xcd\x02\n\x0eRecalledSource\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\nturn_range\x18\x06 \x01(\x0b\x32\x17.recollect.v1.TurnRange\x12\r\n\x05score\x18\x07 \x01(\x01\x12\x14\n\x0c\x61\x62\x62reviation\x18\x08 \x01(\t\x12\x11\n\tsequences\x18\t \x03(\x03\x12\x0e\n\x06tokens\x18\n \x01(\x05\x12\x11\n\tis_unsure\x18\x0c \x01(\x08\x12\x1c\n\x14is_last_conversation\x18\x0b \x01(\x08\"\x9b\x01\n\x0cGroupMessage\x12\x18\n\x10\x63ommunication_id\x18\x01 \x01(\t\x12\r\n\x05party\x18\x02 \x01(\t\x12\"\n\x05trust\x18\x03 \x01(\x0e\x32\x13.recollect.v1.Trust\x12.\n\x07message\x18\x04 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\x12\x0e\n\x06tokens\x18\x05 \x01(\x05\"\x89\x01\n\x0eTierAllocation\x12\'\n\x04tier\x18\x01 \x01(\x0e\x32\x19.recollect.v1.ContextTier\x12\x0e\n\x06\x62udget\x18\x02 \x01(\x05\x12\x0c\n\x04used\x18\x03 \x01(\x05\x12\x12\n\nconsidered\x18\x04 \x01(\x05\x12\x0e\n\x06packed\x18\x05 \x01(\x05\x12\x0c\n\x04note\x18\x06 \x01(\t\"\x93\x01\n\x0e\x44roppedMessage\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\'\n\x04tier\x18\x03 \x01(\x0e\x32\x19.recollect.v1.ContextTier\x12\x0e\n\x06tokens\x18\x04 \x01(\x05\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\r\n\x05score\x18\x06 \x01(\x01\"\xbd\x01\n\x0eTierTransition\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12,\n\tfrom_tier\x18\x02 \x01(\x0e\x32\x19.recollect.v1.ContextTier\x12*\n\x07to_tier\x18\x03 \x01(\x0e\x32\x19.recollect.v1.ContextTier\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12(\n\x04time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*o\n\x0b\x43ontextTier\x12\x1c\n\x18\x43ONTEXT_TIER_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43ONTEXT_TIER_HOT\x10\x01\x12\x15\n\x11\x43ONTEXT_TIER_WARM\x10\x02\x12\x15\n\x11\x43ONTEXT_TIER_COLD\x10\x03*\xcd\x01\n\rContextFormat\x12\x1e\n\x1a\x43ONTEXT_FORMAT_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43ONTEXT_FORMAT_PARTS\x10\x01\x12\x16\n\x12\x43ONTEXT_FORMAT_XML\x10\x02\x12\"\n\x1e\x43ONTEXT_FORMAT_OPENAI_MESSAGES\x10\x03\x12%\n!CONTEXT_FORMAT_ANTHROPIC_MESSAGES\x10\x04\x12\x1f\n\x1b\x43ONTEXT_FORMAT_RECALL_BLOCK\x10\x05*l\n\nRecallDial\x12\x1b\n\x17RECALL_DIAL_UNSPECIFIED\x10\x00\x12\x13\n\x0fRECALL_DIAL_ALL\x10\x01\x12\x16\n\x12RECALL_DIAL_LIKELY\x10\x02\x12\x14\n\x10RECALL_DIAL_NONE\x10\x03*\xab\x02\n\rStatementKind\x12\x1e\n\x1aSTATEMENT_KIND_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSTATEMENT_KIND_INSTRUCTION\x10\x01\x12\x1b\n\x17STATEMENT_KIND_IDENTITY\x10\x02\x12\x19\n\x15STATEMENT_KIND_PEOPLE\x10\x03\x12\x17\n\x13STATEMENT_KIND_HOME\x10\x04\x12\x17\n\x13STATEMENT_KIND_WORK\x10\x05\x12\x19\n\x15STATEMENT_KIND_HEALTH\x10\x06\x12\x1d\n\x19STATEMENT_KIND_PREFERENCE\x10\x07\x12\x1d\n\x19STATEMENT_KIND_POSSESSION\x10\x08\x12\x17\n\x13STATEMENT_KIND_PLAN\x10\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,28 +44,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONTEXTBUDGET'].fields_by_name['cold']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
   _globals['_CONTEXTBUDGET'].fields_by_name['total']._loaded_options = None
   _globals['_CONTEXTBUDGET'].fields_by_name['total']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_CONTEXTBUDGET'].fields_by_name['profile']._loaded_options = None
+  _globals['_CONTEXTBUDGET'].fields_by_name['profile']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
   _globals['_CONVERSATIONPART'].fields_by_name['conversation_id']._loaded_options = None
   _globals['_CONVERSATIONPART'].fields_by_name['conversation_id']._serialized_options = b'\342\333\030\004\010\001\020\001'
-  _globals['_CONTEXTTIER']._serialized_start=1706
-  _globals['_CONTEXTTIER']._serialized_end=1817
-  _globals['_CONTEXTFORMAT']._serialized_start=1820
-  _globals['_CONTEXTFORMAT']._serialized_end=2025
-  _globals['_CONTEXTBUDGET']._serialized_start=201
-  _globals['_CONTEXTBUDGET']._serialized_end=332
-  _globals['_CONVERSATIONPART']._serialized_start=334
-  _globals['_CONVERSATIONPART']._serialized_end=432
-  _globals['_TURNMEMORY']._serialized_start=434
-  _globals['_TURNMEMORY']._serialized_end=539
-  _globals['_CONTEXTMESSAGE']._serialized_start=542
-  _globals['_CONTEXTMESSAGE']._serialized_end=747
-  _globals['_RECALLEDSOURCE']._serialized_start=750
-  _globals['_RECALLEDSOURCE']._serialized_end=1064
-  _globals['_GROUPMESSAGE']._serialized_start=1067
-  _globals['_GROUPMESSAGE']._serialized_end=1222
-  _globals['_TIERALLOCATION']._serialized_start=1225
-  _globals['_TIERALLOCATION']._serialized_end=1362
-  _globals['_DROPPEDMESSAGE']._serialized_start=1365
-  _globals['_DROPPEDMESSAGE']._serialized_end=1512
-  _globals['_TIERTRANSITION']._serialized_start=1515
-  _globals['_TIERTRANSITION']._serialized_end=1704
+  _globals['_CONTEXTTIER']._serialized_start=2009
+  _globals['_CONTEXTTIER']._serialized_end=2120
+  _globals['_CONTEXTFORMAT']._serialized_start=2123
+  _globals['_CONTEXTFORMAT']._serialized_end=2328
+  _globals['_RECALLDIAL']._serialized_start=2330
+  _globals['_RECALLDIAL']._serialized_end=2438
+  _globals['_STATEMENTKIND']._serialized_start=2441
+  _globals['_STATEMENTKIND']._serialized_end=2740
+  _globals['_PROFILESTATEMENT']._serialized_start=201
+  _globals['_PROFILESTATEMENT']._serialized_end=392
+  _globals['_CONTEXTBUDGET']._serialized_start=395
+  _globals['_CONTEXTBUDGET']._serialized_end=616
+  _globals['_CONVERSATIONPART']._serialized_start=618
+  _globals['_CONVERSATIONPART']._serialized_end=716
+  _globals['_TURNMEMORY']._serialized_start=718
+  _globals['_TURNMEMORY']._serialized_end=823
+  _globals['_CONTEXTMESSAGE']._serialized_start=826
+  _globals['_CONTEXTMESSAGE']._serialized_end=1031
+  _globals['_RECALLEDSOURCE']._serialized_start=1034
+  _globals['_RECALLEDSOURCE']._serialized_end=1367
+  _globals['_GROUPMESSAGE']._serialized_start=1370
+  _globals['_GROUPMESSAGE']._serialized_end=1525
+  _globals['_TIERALLOCATION']._serialized_start=1528
+  _globals['_TIERALLOCATION']._serialized_end=1665
+  _globals['_DROPPEDMESSAGE']._serialized_start=1668
+  _globals['_DROPPEDMESSAGE']._serialized_end=1815
+  _globals['_TIERTRANSITION']._serialized_start=1818
+  _globals['_TIERTRANSITION']._serialized_end=2007
 # @@protoc_insertion_point(module_scope)

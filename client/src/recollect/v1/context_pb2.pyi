@@ -36,10 +36,10 @@ class _ContextTierEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextTi
     for it within the setting `warm_for`.
     """
     CONTEXT_TIER_WARM: _ContextTier.ValueType  # 2
-    """The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly spaced
-    ones, those that anchors came from, and the last ones. Of a conversation: within `warm_for` it
-    was hot, fetched, found by a search, or packed into a context of another one; it then counts as
-    recent.
+    """Earlier turns of this conversation; of a long one the last ones, the first one and evenly spaced
+    ones, as their summaries where these are recorded and the turns do not fit. Of a conversation:
+    within `warm_for` it was hot, fetched, found by a search, or packed into a context of another
+    one. That changes nothing of what is recalled.
     """
     CONTEXT_TIER_COLD: _ContextTier.ValueType  # 3
     """Everything else that fits the message, of any conversation: earlier turns of this one too,
@@ -56,10 +56,10 @@ CONTEXT_TIER_HOT: ContextTier.ValueType  # 1
 for it within the setting `warm_for`.
 """
 CONTEXT_TIER_WARM: ContextTier.ValueType  # 2
-"""The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly spaced
-ones, those that anchors came from, and the last ones. Of a conversation: within `warm_for` it
-was hot, fetched, found by a search, or packed into a context of another one; it then counts as
-recent.
+"""Earlier turns of this conversation; of a long one the last ones, the first one and evenly spaced
+ones, as their summaries where these are recorded and the turns do not fit. Of a conversation:
+within `warm_for` it was hot, fetched, found by a search, or packed into a context of another
+one. That changes nothing of what is recalled.
 """
 CONTEXT_TIER_COLD: ContextTier.ValueType  # 3
 """Everything else that fits the message, of any conversation: earlier turns of this one too,
@@ -135,16 +135,151 @@ names only the calls that have no result yet; hot and warm messages are charged 
 """
 Global___ContextFormat: _TypeAlias = ContextFormat  # noqa: Y015
 
+class _RecallDial:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RecallDialEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RecallDial.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RECALL_DIAL_UNSPECIFIED: _RecallDial.ValueType  # 0
+    """Unset: the setting `recall`, which is all."""
+    RECALL_DIAL_ALL: _RecallDial.ValueType  # 1
+    """Everything, where the budget holds it; else what ranks first, until the budget is used. What may
+    not help is marked as unsure.
+    """
+    RECALL_DIAL_LIKELY: _RecallDial.ValueType  # 2
+    """Only messages that are likely to help."""
+    RECALL_DIAL_NONE: _RecallDial.ValueType  # 3
+    """Nothing."""
+
+class RecallDial(_RecallDial, metaclass=_RecallDialEnumTypeWrapper):
+    """How much of what was said elsewhere a context has."""
+
+RECALL_DIAL_UNSPECIFIED: RecallDial.ValueType  # 0
+"""Unset: the setting `recall`, which is all."""
+RECALL_DIAL_ALL: RecallDial.ValueType  # 1
+"""Everything, where the budget holds it; else what ranks first, until the budget is used. What may
+not help is marked as unsure.
+"""
+RECALL_DIAL_LIKELY: RecallDial.ValueType  # 2
+"""Only messages that are likely to help."""
+RECALL_DIAL_NONE: RecallDial.ValueType  # 3
+"""Nothing."""
+Global___RecallDial: _TypeAlias = RecallDial  # noqa: Y015
+
+class _StatementKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StatementKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StatementKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STATEMENT_KIND_UNSPECIFIED: _StatementKind.ValueType  # 0
+    """Unset. Never answered."""
+    STATEMENT_KIND_INSTRUCTION: _StatementKind.ValueType  # 1
+    """How the assistant is to answer or to act from then on."""
+    STATEMENT_KIND_IDENTITY: _StatementKind.ValueType  # 2
+    """Name, age, origin, languages and the like."""
+    STATEMENT_KIND_PEOPLE: _StatementKind.ValueType  # 3
+    """Family, friends, colleagues and animals."""
+    STATEMENT_KIND_HOME: _StatementKind.ValueType  # 4
+    """Where and how the user lives."""
+    STATEMENT_KIND_WORK: _StatementKind.ValueType  # 5
+    """Work, studies and the tools of these."""
+    STATEMENT_KIND_HEALTH: _StatementKind.ValueType  # 6
+    """Health, diet, habits."""
+    STATEMENT_KIND_PREFERENCE: _StatementKind.ValueType  # 7
+    """Likes and dislikes."""
+    STATEMENT_KIND_POSSESSION: _StatementKind.ValueType  # 8
+    """What the user owns or uses."""
+    STATEMENT_KIND_PLAN: _StatementKind.ValueType  # 9
+    """What the user intends, and events in the user's life."""
+
+class StatementKind(_StatementKind, metaclass=_StatementKindEnumTypeWrapper):
+    """What a statement of a user is of."""
+
+STATEMENT_KIND_UNSPECIFIED: StatementKind.ValueType  # 0
+"""Unset. Never answered."""
+STATEMENT_KIND_INSTRUCTION: StatementKind.ValueType  # 1
+"""How the assistant is to answer or to act from then on."""
+STATEMENT_KIND_IDENTITY: StatementKind.ValueType  # 2
+"""Name, age, origin, languages and the like."""
+STATEMENT_KIND_PEOPLE: StatementKind.ValueType  # 3
+"""Family, friends, colleagues and animals."""
+STATEMENT_KIND_HOME: StatementKind.ValueType  # 4
+"""Where and how the user lives."""
+STATEMENT_KIND_WORK: StatementKind.ValueType  # 5
+"""Work, studies and the tools of these."""
+STATEMENT_KIND_HEALTH: StatementKind.ValueType  # 6
+"""Health, diet, habits."""
+STATEMENT_KIND_PREFERENCE: StatementKind.ValueType  # 7
+"""Likes and dislikes."""
+STATEMENT_KIND_POSSESSION: StatementKind.ValueType  # 8
+"""What the user owns or uses."""
+STATEMENT_KIND_PLAN: StatementKind.ValueType  # 9
+"""What the user intends, and events in the user's life."""
+Global___StatementKind: _TypeAlias = StatementKind  # noqa: Y015
+
+@_typing.final
+class ProfileStatement(_message.Message):
+    """A sentence in which a user said something lasting of themself, or how to be answered, in the words
+    that were used.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    SENDER_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The sentence, on one line."""
+    kind: Global___StatementKind.ValueType
+    """What it is of."""
+    conversation_id: _builtins.str
+    """The conversation it is from."""
+    sequence: _builtins.int
+    """The line of its message in the transcript."""
+    sender: _builtins.str
+    """Who said it, where the message names a sender."""
+    score: _builtins.float
+    """Probability, from 0 to 1, that it is such a statement."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """The time at which it was said."""
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        kind: Global___StatementKind.ValueType = ...,
+        conversation_id: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        sender: _builtins.str = ...,
+        score: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kind", b"kind", "score", b"score", "sender", b"sender", "sequence", b"sequence", "text", b"text", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileStatement: _TypeAlias = ProfileStatement  # noqa: Y015
+
 @_typing.final
 class ContextBudget(_message.Message):
-    """Token budget of a context, estimated at four bytes each in the format asked for. 0 means the
-    default. None may be negative. What a tier does not use passes to the next, and what the
-    last one does not use to a turn that was shortened (not past a `hot` that is given). Everything in
-    `rendered` counts towards the total: anchors, group messages, summary, ids, titles, markup and
-    escapes. If that leaves less than the tiers' budgets, each tier gets its share of the rest.
+    """Token budget of a context, estimated at four bytes each in the format asked for. What is unset has
+    its default; a `total` of 0 is unset too. None may be negative. What a tier does not use passes to
+    the next, and what the last one does not use to a turn that was shortened (not past a `hot` that is
+    given). Everything in `rendered` counts towards the total: profile, anchors, group messages,
+    summary, ids, titles, markup and escapes. If that leaves less than the tiers' budgets, each tier
+    gets its share of the rest.
 
-    The defaults are settings: `context_hot_tokens`, `context_warm_tokens`, `context_cold_tokens` and
-    `context_tokens`.
+    The defaults are settings: `profile_tokens`, `context_hot_tokens`, `context_warm_tokens`,
+    `context_cold_tokens` and `context_tokens`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -153,29 +288,50 @@ class ContextBudget(_message.Message):
     WARM_FIELD_NUMBER: _builtins.int
     COLD_FIELD_NUMBER: _builtins.int
     TOTAL_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     hot: _builtins.int
     """For the hot tier. Default 1500, and what the newest turn needs of the warm tier's budget to
-    stay whole.
+    stay whole. The newest turn is there with 0 too, shortened.
     """
     warm: _builtins.int
-    """For the warm tier, with the compression summary. Default 2000."""
+    """For the warm tier, with the compression summary. Default 2000. 0: no earlier turns."""
     cold: _builtins.int
-    """For the cold tier. Default 900."""
+    """For the cold tier. Default 900. 0: nothing is recalled."""
     total: _builtins.int
     """For everything. Default 4400. If only this is set, each tier has its usual share of it."""
+    profile: _builtins.int
+    """For the profile, of which a context has an eighth of its total at the most. Default 400. 0: no
+    profile.
+    """
     def __init__(
         self,
         *,
-        hot: _builtins.int = ...,
-        warm: _builtins.int = ...,
-        cold: _builtins.int = ...,
+        hot: _builtins.int | None = ...,
+        warm: _builtins.int | None = ...,
+        cold: _builtins.int | None = ...,
         total: _builtins.int = ...,
+        profile: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cold", b"_cold", "_hot", b"_hot", "_profile", b"_profile", "_warm", b"_warm", "cold", b"cold", "hot", b"hot", "profile", b"profile", "warm", b"warm"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cold", b"cold", "hot", b"hot", "total", b"total", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cold", b"_cold", "_hot", b"_hot", "_profile", b"_profile", "_warm", b"_warm", "cold", b"cold", "hot", b"hot", "profile", b"profile", "total", b"total", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cold: _TypeAlias = _typing.Literal["cold"]  # noqa: Y015
+    _WhichOneofArgType__cold: _TypeAlias = _typing.Literal["_cold", b"_cold"]  # noqa: Y015
+    _WhichOneofReturnType__hot: _TypeAlias = _typing.Literal["hot"]  # noqa: Y015
+    _WhichOneofArgType__hot: _TypeAlias = _typing.Literal["_hot", b"_hot"]  # noqa: Y015
+    _WhichOneofReturnType__profile: _TypeAlias = _typing.Literal["profile"]  # noqa: Y015
+    _WhichOneofArgType__profile: _TypeAlias = _typing.Literal["_profile", b"_profile"]  # noqa: Y015
+    _WhichOneofReturnType__warm: _TypeAlias = _typing.Literal["warm"]  # noqa: Y015
+    _WhichOneofArgType__warm: _TypeAlias = _typing.Literal["_warm", b"_warm"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cold) -> _WhichOneofReturnType__cold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__hot) -> _WhichOneofReturnType__hot | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__profile) -> _WhichOneofReturnType__profile | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__warm) -> _WhichOneofReturnType__warm | None: ...
 
 Global___ContextBudget: _TypeAlias = ContextBudget  # noqa: Y015
 
@@ -267,8 +423,8 @@ class ContextMessage(_message.Message):
     words and 4 tokens.
     """
     relevance: _builtins.float
-    """Its relevance, from 0 to 1: half recency, three tenths similarity to the message, a fifth the
-    confidence of an anchor that came from it.
+    """Its relevance, from 0 to 1: of a recalled message its score, of one of the conversation itself
+    the share of the words of the message to be answered that it has.
     """
     reason: _builtins.str
     """Reason why it was chosen, in a few words."""
@@ -277,8 +433,8 @@ class ContextMessage(_message.Message):
     FetchContext returns the whole text.
     """
     score: _builtins.float
-    """Of a recalled message: the probability, from 0 to 1, that its turn helps to answer the message,
-    as in SearchHit. 0 for others.
+    """Of a message that ranked among the first: the probability, from 0 to 1, that it helps to answer
+    the message, as in SearchHit. It says how sure that is; the rank chose. 0 for others.
     """
     is_later: _builtins.bool
     """True if a user said it later than another recalled message that is likely to be of the same: it
@@ -332,6 +488,7 @@ class RecalledSource(_message.Message):
     ABBREVIATION_FIELD_NUMBER: _builtins.int
     SEQUENCES_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
+    IS_UNSURE_FIELD_NUMBER: _builtins.int
     IS_LAST_CONVERSATION_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation. It may be the one that continues."""
@@ -342,11 +499,15 @@ class RecalledSource(_message.Message):
     score: _builtins.float
     """The score of its best message. 0 for a source without messages."""
     abbreviation: _builtins.str
-    """The abbreviation of the conversation, cut if it is long, in the first source of each
-    conversation. Unset if the conversation has none, and for the one that continues.
+    """The abbreviation of the conversation, whole, in the first source of each conversation, where
+    the budget holds it beside the messages. Unset otherwise, and for the one that continues.
     """
     tokens: _builtins.int
     """Estimated tokens of the source besides its messages: title, place and abbreviation."""
+    is_unsure: _builtins.bool
+    """True if none of its messages scores high enough to be likely to help. `rendered` says
+    `certainty="low"`, or "(unsure)" in a recall block.
+    """
     is_last_conversation: _builtins.bool
     """True for the conversation before this one. In its first turns a conversation that began within
     an hour of that one's end, with the same people, gets its abbreviation, whatever the message is.
@@ -388,11 +549,12 @@ class RecalledSource(_message.Message):
         abbreviation: _builtins.str = ...,
         sequences: _abc.Iterable[_builtins.int] | None = ...,
         tokens: _builtins.int = ...,
+        is_unsure: _builtins.bool = ...,
         is_last_conversation: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time", "turn_range", b"turn_range"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "conversation_id", b"conversation_id", "end_time", b"end_time", "is_last_conversation", b"is_last_conversation", "score", b"score", "sequences", b"sequences", "start_time", b"start_time", "title", b"title", "tokens", b"tokens", "turn_range", b"turn_range"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "conversation_id", b"conversation_id", "end_time", b"end_time", "is_last_conversation", b"is_last_conversation", "is_unsure", b"is_unsure", "score", b"score", "sequences", b"sequences", "start_time", b"start_time", "title", b"title", "tokens", b"tokens", "turn_range", b"turn_range"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -368,11 +368,15 @@ class BuildContextRequest(_message.Message):
     INCLUDE_FIELD_NUMBER: _builtins.int
     EXCLUDE_FIELD_NUMBER: _builtins.int
     MARKS_FIELD_NUMBER: _builtins.int
+    RECALL_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
-    """The conversation that continues. `conv-` and a ULID. Required."""
+    """The conversation that continues. `conv-` and a ULID. Unset: the context is for a conversation
+    that does not exist yet, with the profile and what is recalled for `message`, which is required
+    then.
+    """
     message: _builtins.str
     """The message to be answered. At most 1 MiB. Empty: the one that the conversation ends with, if a
-    user wrote it; else hot, warm and anchors only are requested. Dates in it count as in
+    user wrote it; else hot, warm, profile and anchors only are requested. Dates in it count as in
     `SearchRequest.query`. A short one that does not say alone what it is about ("When was that?")
     is looked for with the user's message before it.
     """
@@ -383,7 +387,7 @@ class BuildContextRequest(_message.Message):
     on Discord in its channel or thread.
     """
     explain: _builtins.bool
-    """Lists in `dropped` what scored below the threshold too, the best first, at most 10."""
+    """Lists in `dropped` what scored too low for RECALL_DIAL_LIKELY too, the best first, at most 10."""
     query: _builtins.str
     """Query that is looked for instead of `message`: an agent that rewrites questions gives its own.
     At most 64 KiB.
@@ -399,9 +403,11 @@ class BuildContextRequest(_message.Message):
     the one to be answered and others take part.
     """
     marks: _builtins.bool
-    """Marks each message in the XML of `rendered` with its tier and its relevance, and each anchor with
-    the message that it came from.
+    """Marks each message in the XML of `rendered` with its tier and its relevance, and each anchor and
+    statement with the message that it came from.
     """
+    recall: _context_pb2.RecallDial.ValueType
+    """How much of what was said elsewhere is recalled."""
     @_builtins.property
     def budget(self) -> _context_pb2.ContextBudget:
         """Token budgets of the tiers."""
@@ -435,10 +441,11 @@ class BuildContextRequest(_message.Message):
         include: _abc.Iterable[_context_pb2.ConversationPart] | None = ...,
         exclude: _abc.Iterable[_context_pb2.ConversationPart] | None = ...,
         marks: _builtins.bool = ...,
+        recall: _context_pb2.RecallDial.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "exclude", b"exclude", "explain", b"explain", "format", b"format", "include", b"include", "include_group", b"include_group", "marks", b"marks", "message", b"message", "query", b"query", "sender", b"sender", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "exclude", b"exclude", "explain", b"explain", "format", b"format", "include", b"include", "include_group", b"include_group", "marks", b"marks", "message", b"message", "query", b"query", "recall", b"recall", "sender", b"sender", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -466,6 +473,8 @@ class BuildContextResponse(_message.Message):
     CONDENSED_MESSAGES_FIELD_NUMBER: _builtins.int
     SPLIT_SUGGESTION_FIELD_NUMBER: _builtins.int
     SYSTEM_PROMPT_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
+    PROFILE_LEFT_OUT_FIELD_NUMBER: _builtins.int
     compression_summary: _builtins.str
     """The summary that replaces compressed turns, cut if the budget is smaller. Unset if nothing was
     compressed.
@@ -492,6 +501,8 @@ class BuildContextResponse(_message.Message):
     every context of a form, so that a prompt that begins with it can be cached; it counts towards
     no budget. Empty for parts.
     """
+    profile_left_out: _builtins.int
+    """Number of statements of the profile that were left out for want of room."""
     @_builtins.property
     def hot(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
         """The last turns, oldest first. All of them are newer than those in `warm`, unless a caller
@@ -502,19 +513,18 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def warm(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
-        """Earlier turns of this conversation, oldest first. Chosen in this order of preference: the last
-        ones before the hot turns, the first turn, those that anchors came from, those that have words
-        of the message, some evenly spaced.
+        """Earlier turns of this conversation, oldest first: the last ones before the hot turns, the first
+        turn, those that have words of the message, some evenly spaced. A turn that does not fit is its
+        summary, where one is recorded.
         """
 
     @_builtins.property
     def cold(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
-        """Recalled messages of any conversation that are not in `hot` and `warm`, by whole turns, the
-        most relevant turn first. They may be from this conversation, including turns that its summary
-        replaces. Nothing is recalled unless the best turn scores at least the setting
-        `relevance_threshold`, or about half of it where words were compared and much is stored; then
-        others are by rank, from at most `recall_limit` sources, with turns behind the first ones. Turns
-        that ask `message` too and have no answer that says anything are left out.
+        """Messages of any conversation that are not in `hot` and `warm`: all of them where the budget holds
+        all, else those that a search for `message` ranks first, the best first, until the budget is
+        used. They may be from this conversation, including turns that its summary replaces. None for a
+        greeting, thanks, or a command about what is at hand. Turns that ask `message` too and have no
+        answer that says anything are left out.
         """
 
     @_builtins.property
@@ -555,6 +565,13 @@ class BuildContextResponse(_message.Message):
     def split_suggestion(self) -> _conversation_pb2.SplitSuggestion:
         """The suggestion to go on in several conversations, as in Conversation. It is not in `rendered`."""
 
+    @_builtins.property
+    def profile(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ProfileStatement]:
+        """The profile: what users said of themselves and how they want to be answered, as far as
+        `budget.profile` holds it. Instructions come first, then the others by kind, the newest of each
+        first.
+        """
+
     def __init__(
         self,
         *,
@@ -574,10 +591,12 @@ class BuildContextResponse(_message.Message):
         condensed_messages: _builtins.int = ...,
         split_suggestion: _conversation_pb2.SplitSuggestion | None = ...,
         system_prompt: _builtins.str = ...,
+        profile: _abc.Iterable[_context_pb2.ProfileStatement] | None = ...,
+        profile_left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["split_suggestion", b"split_suggestion"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "condensed_messages", b"condensed_messages", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "rendered_tokens", b"rendered_tokens", "sources", b"sources", "split_suggestion", b"split_suggestion", "system_prompt", b"system_prompt", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "condensed_messages", b"condensed_messages", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "profile", b"profile", "profile_left_out", b"profile_left_out", "rendered", b"rendered", "rendered_tokens", b"rendered_tokens", "sources", b"sources", "split_suggestion", b"split_suggestion", "system_prompt", b"system_prompt", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

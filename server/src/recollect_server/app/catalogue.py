@@ -52,7 +52,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Working context and recall",
         (
             *("max_working_turns", "max_working_tokens", "context_hot_turns"),
-            *("context_warm_turns", "relevance_threshold", "recall_limit", "excerpt_tokens"),
+            *("context_warm_turns", "profile_tokens", "recall", "excerpt_tokens"),
             *("warm_for", "context_hot_tokens"),
             *("context_warm_tokens", "context_cold_tokens", "context_tokens", "time_zone"),
         ),

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from recollect_server.domain.context import Budget
+from recollect_server.domain.context import Limits
 from recollect_server.domain.live import Live
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.checkpoints import Checkpoints
 from recollect_server.services.context.building import ContextBuilder
+from recollect_server.services.context.inquiry import RecallDial
 from recollect_server.services.context.own_tiers import Choosing, Window
-from recollect_server.services.context.packing import Recalling
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
@@ -138,12 +138,12 @@ def working_limits(settings: Settings) -> LoadLimits:
 
 def _choosing(settings: Settings) -> Choosing:
     """Return how contexts choose what they hold."""
-    recalling = Recalling(settings.relevance_threshold, settings.recall_limit)
     window = Window(settings.context_hot_turns, settings.context_warm_turns)
-    budget = Budget(
+    budget = Limits(
         settings.context_hot_tokens,
         settings.context_warm_tokens,
         settings.context_cold_tokens,
         settings.context_tokens,
+        settings.profile_tokens,
     )
-    return Choosing(recalling, settings.excerpt_tokens, window, budget)
+    return Choosing(RecallDial[settings.recall.upper()], settings.excerpt_tokens, window, budget)

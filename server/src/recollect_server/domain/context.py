@@ -12,6 +12,7 @@ from recollect_server.domain.budget import estimate_tokens, message_tokens
 from recollect_server.domain.conversation import NO_SPLIT, Split
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.message import Message, Role, reading_order
+from recollect_server.domain.profile import ProfileStatement
 from recollect_server.domain.repetition import (
     AbbreviationSentence,
     abbreviation_beside,
@@ -23,6 +24,12 @@ from recollect_server.domain.repetition import (
 from recollect_server.domain.time import DAY, to_wall
 
 HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
+PROFILE_BUDGET, _PROFILE_SHARE = 400, 8
+"""Tokens of the profile, and by what the total is divided for it at the most."""
+CERTAIN = 0.3
+"""Score from which a recalled message is likely to help. What scores less is given too, and marked
+as unsure.
+"""
 _SMALL, _SMALL_HOT, _SMALL_WARM = 2000, 400, 0.2
 """A total up to which the newest turns have so many tokens, at most half, and earlier ones this
 share of the rest: where answers are long, recall needs what is left.
@@ -43,40 +50,64 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Token limits of a context; 0 means the default."""
+    """Token limits of a context; None, and a total of 0, mean the default."""
 
-    hot: int = 0
-    warm: int = 0
-    cold: int = 0
+    hot: int | None = None
+    warm: int | None = None
+    cold: int | None = None
     total: int = 0
-    is_hot_set: bool = field(default=False, compare=False)
-    """True if the hot tier's limit was given: then the newest turn takes nothing of the warm
-    tier's.
-    """
+    profile: int | None = None
 
-    def settled(self, usual: "Budget | None" = None) -> "Budget":
+    def settled(self, usual: "Limits") -> "Limits":
         """Return the budget with every default filled in, of which `usual` has each. A total alone
         is shared by their ratio, one smaller than ours more and more by that of a small one; tiers
         alone add up to the total, at most.
         """
-        usual = usual or USUAL_BUDGET
         defaults = (usual.hot, usual.warm, usual.cold)
         parts = (self.hot, self.warm, self.cold)
         most = usual.total or sum(defaults)
-        total = self.total or (most if not any(parts) else max(most, sum(parts)))
-        hot, warm = (total * part // sum(defaults) for part in defaults[:2])
+        total = self.total or max(most if None in parts else 0, sum(it or 0 for it in parts))
+        hot, warm = (total * part // max(1, sum(defaults)) for part in defaults[:2])
         if usual == USUAL_BUDGET and total < most and not any(parts):
             small = max(0.0, (most - max(total, _SMALL)) / (most - _SMALL))
             least = min(_SMALL_HOT, total // 2)
             hot = round(hot + small * (least - hot))
             warm = round(warm + small * (_SMALL_WARM * (total - least) - warm))
         shares = (hot, warm, total - hot - warm)
-        hot, warm, cold = (own or share for own, share in zip(parts, shares, strict=True))
-        return Budget(min(hot, total), warm, cold, total, is_hot_set=self.hot > 0)
+        hot, warm, cold = (
+            share if own is None else own for own, share in zip(parts, shares, strict=True)
+        )
+        profile = usual.profile if self.profile is None else self.profile
+        return Limits(
+            min(hot, total),
+            warm,
+            cold,
+            total,
+            min(profile, total // _PROFILE_SHARE),
+            is_hot_set=self.hot is not None,
+            may_lend=self.cold is None,
+        )
 
-    def within(self, room: int) -> "Budget":
-        """Return settled budgets of which each tier has its share of `room` tokens, where all of
-        them together have less.
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Token limits of a context, each of which is settled."""
+
+    hot: int
+    warm: int
+    cold: int
+    total: int = 0
+    profile: int = PROFILE_BUDGET
+    is_hot_set: bool = field(default=False, compare=False)
+    """True if the hot tier's limit was given: then the newest turn takes nothing of the warm
+    tier's.
+    """
+    may_lend: bool = field(default=True, compare=False)
+    """True if recalled messages may take what other tiers do not need."""
+
+    def within(self, room: int) -> "Limits":
+        """Return the limits of which each tier has its share of `room` tokens, where all of them
+        together have less.
         """
         parts = (self.hot, self.warm, self.cold)
         if (total := sum(parts)) <= room:
@@ -85,7 +116,7 @@ class Budget:
         return replace(self, hot=hot, warm=warm, cold=room - hot - warm, total=room)
 
 
-USUAL_BUDGET = Budget(HOT_BUDGET, WARM_BUDGET, COLD_BUDGET)
+USUAL_BUDGET = Limits(HOT_BUDGET, WARM_BUDGET, COLD_BUDGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +131,8 @@ class Candidate:
     """True if parts of its texts are left out."""
     score: float = 0.0
     """Of a recalled message: the probability that its turn helps to answer the message."""
+    is_unsure: bool = False
+    """True if it ranks among the first and its score says that it may not help."""
     is_later: bool = False
     """True if it was said later than another recalled message of the same, which it may correct."""
     summary: str = ""
@@ -144,7 +177,9 @@ class About:
     end: int
     """Time of its last activity, in milliseconds."""
     abbreviation: str = ""
-    """Its abbreviation, cut where it is long; empty for the conversation that goes on."""
+    """Its abbreviation, where there is room for all of it; empty for the conversation that goes
+    on.
+    """
     sentences: tuple[AbbreviationSentence, ...] = field(default=(), compare=False, repr=False)
     """Those of the abbreviation, which are looked for in each message of it."""
     participants: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -190,6 +225,11 @@ class Source:
         return max((it.score for it in self.messages), default=0.0)
 
     @property
+    def is_unsure(self) -> bool:
+        """Return whether none of its messages is likely to help."""
+        return bool(self.messages) and all(it.is_unsure for it in self.messages)
+
+    @property
     def tokens(self) -> int:
         """Tokens that it takes beside its messages: title, place and abbreviation."""
         return (
@@ -207,9 +247,7 @@ _FAR_TIME = DAY // 2  # likewise, in milliseconds
 
 
 class Sources:
-    """The sources of recalled messages. Those of each set of messages are worked out once: most
-    stay the same while others are tried. Not safe to share between threads.
-    """
+    """The sources of recalled messages, and what is said of them beside the messages."""
 
     def __init__(
         self,
@@ -220,15 +258,9 @@ class Sources:
         """`about` are the conversations, by id; `own` is the one that goes on. `price` returns the
         tokens that a source takes beside its messages.
         """
-        self.about = about
-        self.own = own
+        self._about = about
+        self._own = own
         self._price = price
-        self._sources: dict[
-            tuple[str, tuple[tuple[int, bool, bool], ...]], tuple[list[Source], int]
-        ] = {}
-        """With their price, by conversation and the lines of the messages, each with its marks."""
-        self._words: dict[tuple[tuple[str, int], bool], str] = {}
-        """Words of the messages (`spoken`), by their place, and of summaries there."""
 
     def of(self, candidates: Iterable[Candidate]) -> list[Source]:
         """Return the sources of messages, the oldest first. Turns that lie far apart are two
@@ -240,23 +272,18 @@ class Sources:
         sources = [
             source
             for name, messages in by_conversation.items()
-            for source in self.of_conversation(name, messages)[0]
+            for source in self._places(name, messages)
         ]
         return sorted(sources, key=lambda it: (it.times, it.conversation_id, it.turns))
 
-    def of_conversation(self, name: str, messages: Sequence[Candidate]) -> tuple[list[Source], int]:
-        """Return the sources of messages of one conversation, the oldest first, and the tokens that
-        they take beside the messages.
+    def price(self, name: str, messages: Sequence[Candidate]) -> int:
+        """Return the tokens that the sources of messages of one conversation take beside the
+        messages.
         """
-        marks = sorted((it.message.sequence, it.is_later, it.is_summary) for it in messages)
-        key = (name, tuple(marks))
-        if key not in self._sources:
-            sources = self._places(name, messages)
-            self._sources[key] = sources, sum(map(self._price, sources))
-        return self._sources[key]
+        return sum(map(self._price, self._places(name, messages)))
 
     def _places(self, name: str, messages: Sequence[Candidate]) -> list[Source]:
-        about, is_own = self.about[name], name == self.own
+        about, is_own = self._about[name], name == self._own
         places: list[list[Candidate]] = []
         for it in in_order(messages):
             last = places[-1][-1].message if places else None
@@ -270,21 +297,16 @@ class Sources:
             places[-1].append(it)
         title = abbreviation = ""
         if not is_own and (about.title or about.abbreviation):
-            shown = spoken_together(map(self._words_of, messages))
+            shown = spoken_together(spoken(it.message.shown) for it in messages)
             title = title_beside(about.title, shown)
-            speakers = {*about.participants, *(it.message.sender for it in messages)}
-            sentences = about.sentences or sentences_of(about.abbreviation)
-            abbreviation = abbreviation_beside(sentences, shown, speakers)
+            if about.abbreviation:
+                speakers = {*about.participants, *(it.message.sender for it in messages)}
+                sentences = about.sentences or sentences_of(about.abbreviation)
+                abbreviation = abbreviation_beside(sentences, shown, speakers)
         return [
             Source(name, about, tuple(place), "" if at else abbreviation, title, is_own)
             for at, place in enumerate(places)
         ]
-
-    def _words_of(self, candidate: Candidate) -> str:
-        name = candidate.place, candidate.is_summary
-        if name not in self._words:
-            self._words[name] = spoken(candidate.message.shown)
-        return self._words[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +338,9 @@ class Context:
     warm: Packed
     cold: Packed
     anchors: list[Anchor] = field(default_factory=list)
+    profile: list[ProfileStatement] = field(default_factory=list)
+    """In the order in which they are shown."""
+    profile_left_out: int = 0
     summary: str = ""
     about: Mapping[str, About] = field(default_factory=dict)
     """Facts about the conversations of the cold tier, by id."""
@@ -344,8 +369,6 @@ class Context:
     """The text in the form asked for."""
     rendered_tokens: int = 0
     """The tokens that the text takes; of parts, those that these are charged."""
-    known_sources: Sources | None = field(default=None, compare=False, repr=False)
-    """Sources that were worked out while the context was packed."""
 
     def in_zone(self) -> "Context":
         """Return the context with what clocks in its zone show instead of every time."""
@@ -382,16 +405,16 @@ class Context:
                 replace(it, message=replace(it.message, timestamp=wall(it.message.timestamp)))
                 for it in self.group
             ],
+            profile=[replace(it, time=wall(it.time)) for it in self.profile],
             last=replace(self.last, about=of(self.last.about)) if self.last else None,
             now=wall(self.now),
-            known_sources=None,
         )
 
     @property
     def sources(self) -> list[Source]:
         """Return the sources of the cold tier's messages, the oldest first."""
         last = [self.last] if self.last else []
-        sources = self.known_sources or Sources(self.about, self.conversation_id)
+        sources = Sources(self.about, self.conversation_id)
         return sorted([*last, *sources.of(self.cold.packed)], key=lambda it: it.times)
 
     @property

@@ -62,7 +62,7 @@ from recollect_server.settings.values import (
 FORMER = frozenset(
     {
         *("write_threads", "recency_weight", "similarity_weight", "anchor_weight"),
-        *("recency_decay", "context_conversation_share"),
+        *("recency_decay", "context_conversation_share", "relevance_threshold", "recall_limit"),
         *("abbreviation_tries", "abbreviation_failures", "abbreviation_rest"),
         "max_suspended_spaces",
     }
@@ -405,17 +405,17 @@ class Settings(BaseSettings):
         description="IANA time zone of dates in questions, contexts and reports, unless a call says;"
         " with those of single spaces: `Europe/Berlin; tom=Asia/Tokyo`",
     )
-    relevance_threshold: float = Field(
-        0.3,
+    profile_tokens: int = Field(
+        400,
         ge=0,
-        le=1,
-        description="smallest probability of an answer for anything to be recalled, or half of it where words were compared",
+        le=100_000,
+        description="tokens of a context for what users said of themselves and how they want to be"
+        " answered, an eighth of the total at the most; 0: none",
     )
-    recall_limit: int = Field(
-        8,
-        ge=1,
-        le=50,
-        description="largest number of sources (conversations, or places in them) that a context recalls from",
+    recall: Literal["all", "likely", "none"] = Field(
+        "all",
+        description="what contexts recall whose callers do not say: all that the budget holds, the"
+        " likeliest first; only what is likely to help; or nothing",
     )
     excerpt_tokens: int = Field(
         300,

@@ -10,10 +10,12 @@ from recollect_server.domain.context import MAX_DROPPED, Budget, Candidate, Cont
 from recollect_server.domain.filters import Filter, SearchScope
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.live import Live
+from recollect_server.domain.profile import ProfileStatement
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.time import TimeZones
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
+from recollect_server.services.context.inquiry import RecallDial
 from recollect_server.services.context.parts import LAST_TURN, CallersParts, ConversationPart
 from recollect_server.services.recall.recall import Answer, Recall
 from recollect_server.services.recall.results import Hit, LegScore, Result, ResultLimits
@@ -127,9 +129,7 @@ class RecallHandlers:
     ) -> api.BuildContextResponse:
         deadline = deadline_of(call.context, self._timeout.now, _RECALLING)
         zone = self._zones.now.of(request.time_zone, call.principal.space)
-        budget = Budget(
-            request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total
-        )
+        budget = _budget_of(request.budget)
         form, group = FORMS[request.format], request.include_group
         with self._answers.room(call.context) as keep:
             built = self._builder.build(
@@ -146,6 +146,7 @@ class RecallHandlers:
                 zone=zone,
                 include_group=group,
                 explain=request.explain,
+                dial=RecallDial(request.recall) if request.recall else None,
             )
             answer = context_to(built)
             answer.system_prompt = form.system_prompt
@@ -196,6 +197,15 @@ def _part(part: context_pb2.ConversationPart) -> ConversationPart:
     """Return a part of a conversation; its range is checked."""
     turns = part.turn_range
     return ConversationPart(part.conversation_id, turns.first or 1, turns.last or LAST_TURN)
+
+
+def _budget_of(budget: context_pb2.ContextBudget) -> Budget:
+    tiers = (
+        getattr(budget, name) if budget.HasField(name) else None
+        for name in ("hot", "warm", "cold", "profile")
+    )
+    hot, warm, cold, profile = tiers
+    return Budget(hot, warm, cold, budget.total, profile)
 
 
 def answer_to(answer: Answer) -> api.SearchResponse:
@@ -292,6 +302,8 @@ def context_to(context: Context) -> api.BuildContextResponse:
                 score=it.score,
             )
     answer.sources.extend(map(_source_to, context.sources))
+    answer.profile.extend(map(_statement_to, context.profile))
+    answer.profile_left_out = context.profile_left_out
     answer.condensed_messages = context.condensed
     if context.split.reason:
         answer.split_suggestion.CopyFrom(split_to(context.split))
@@ -358,4 +370,17 @@ def _source_to(source: Source) -> context_pb2.RecalledSource:
         sequences=[it.message.sequence for it in source.messages],
         tokens=source.tokens,
         is_last_conversation=not source.messages,
+        is_unsure=source.is_unsure,
+    )
+
+
+def _statement_to(it: ProfileStatement) -> context_pb2.ProfileStatement:
+    return context_pb2.ProfileStatement(
+        text=it.text,
+        kind=context_pb2.StatementKind.ValueType(it.kind),
+        conversation_id=it.conversation_id,
+        sequence=it.sequence,
+        time=timestamp(it.time),
+        sender=it.sender,
+        score=it.probability,
     )

@@ -11,6 +11,7 @@ from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_tokens
 from recollect_server.domain.context import Context, GroupMessage, Source
 from recollect_server.domain.message import Attachment, Message
+from recollect_server.domain.profile import ProfileStatement
 from recollect_server.domain.text import one_line
 
 _FRAME = 4
@@ -67,8 +68,8 @@ class Form:
         return ""
 
     def frame(self, part: str) -> int:  # noqa: ARG002
-        """Return the tokens that surround a part: `context`, `anchors`, `summary`, `recalled`,
-        `group` or `conversation`.
+        """Return the tokens that surround a part: `context`, `profile`, `anchors`, `summary`,
+        `recalled`, `group` or `conversation`.
         """
         return 0
 
@@ -83,6 +84,9 @@ class Form:
 
     def anchor(self, anchor: Anchor) -> int:
         return estimate_tokens(f"{anchor.key}: {anchor.value}")
+
+    def statement(self, it: ProfileStatement) -> int:
+        return estimate_tokens(it.text)
 
     def summary(self, text: str) -> int:
         """Return the tokens that a summary takes, or a part of it."""

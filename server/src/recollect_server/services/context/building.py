@@ -4,39 +4,45 @@ the budget.
 A tier that fails is named, and the others stand.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import (
+    About,
     Budget,
     Context,
     GroupMessage,
+    Limits,
     Packed,
     Source,
+    cost,
 )
 from recollect_server.domain.conversation import NO_SPLIT
 from recollect_server.domain.errors import (
     DataUnavailable,
     DeadlineExceeded,
+    InvalidField,
 )
 from recollect_server.domain.live import Live
+from recollect_server.domain.profile import ProfileStatement, as_shown
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
 from recollect_server.domain.telemetry import Count
 from recollect_server.domain.time import UNLIMITED, Deadline
 from recollect_server.services.anchors import Anchors
-from recollect_server.services.context import past
+from recollect_server.services.context import recalled
 from recollect_server.services.context.fitting import named_once, rendered_within, within_bytes
 from recollect_server.services.context.following import as_said, asker_of, question_of, unanswered
-from recollect_server.services.context.inquiry import ContextTask, Inquiry, Weighing
-from recollect_server.services.context.own_tiers import Choosing, Own, OwnTiers
-from recollect_server.services.context.packing import pack_cold
+from recollect_server.services.context.inquiry import ContextTask, Inquiry, RecallDial, Weighing
+from recollect_server.services.context.own_tiers import Choosing, NewestMessages, Own, OwnTiers
 from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.relevance import words_of
 from recollect_server.services.external.external import External
+from recollect_server.services.profile import Profile
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
@@ -50,15 +56,15 @@ _GROUP_MESSAGES = 20  # of other members of a group, at the most
 _GROUP_TOKENS, _GROUP_SHARE = 900, 5  # of all of them, as for anchors
 _GROUP_TEXT = 1000  # characters of one of them
 _LENT = 0.75
-"""Share of the warm turns' tokens that recalled turns may take where they are likely to help and
-need more than the cold tier's budget.
+"""Share of the warm turns' tokens that recalled messages may take where they need more than the
+cold tier's budget.
 """
 _ASKED = 4000  # characters of a message that words are taken from
 
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    tiers: Budget
+    tiers: Limits
     """Rest of the total, which the tiers share."""
     group: int
     """Tokens of what others wrote in the group, at the most."""
@@ -66,6 +72,9 @@ class _Shares:
     """The anchors that there is room for."""
     left_out: int
     """Number of the others."""
+    profile: list[ProfileStatement]
+    """The statements that there is room for, in the order in which they are shown."""
+    profile_left_out: int
 
 
 class ContextBuilder:
@@ -86,6 +95,7 @@ class ContextBuilder:
         """
         self._space = space
         self._meaning = meaning
+        self._profile = Profile(space, meaning)
         self._anchors = anchors
         self._tiers = tiers
         self._choosing = choosing
@@ -106,9 +116,11 @@ class ContextBuilder:
         parts: CallersParts | None = None,
         zone: tzinfo = UTC,
         include_group: bool = False,
+        dial: RecallDial | None = None,
         explain: bool = False,
     ) -> Context:
-        """Return the context of an answer to a message in a conversation; on request with what
+        """Return the context of an answer to a message in a conversation, or in one that does not
+        exist yet (an empty id); on request with what
         others wrote in its group. No message: the one that the conversation ends with, if a user
         wrote it. `query`: what is looked for instead of the message; `sender`: who wrote that. The
         dates in it, and those that are rendered, are of the zone. `parts` are what the caller
@@ -121,13 +133,17 @@ class ContextBuilder:
         deadline.check_caller()
         holding = self._anchors.holding()
         degraded = {"anchors": holding.degraded} if holding.degraded else {}
-        newest = self._own.newest(conversation_id, degraded)
+        newest = NewestMessages(None, trouble="there is no conversation yet")
+        if conversation_id:
+            newest = self._own.newest(conversation_id, degraded)
+        elif not message.strip():
+            raise InvalidField.of("message", "is empty, and there is no conversation")
         message = message if message.strip() else unanswered(newest.messages)
         asker = asker_of(message, newest, sender)
         question = query or question_of(message, newest.messages, asker)
         parts = parts or CallersParts()
         newest = newest.without(parts)
-        weighing = self._weighing(question, form or Form(), holding.anchors, zone)
+        weighing = self._weighing(question, form or Form(), zone)
         task = ContextTask(conversation_id, message, question, weighing, deadline, degraded, parts)
         settled = budget.settled(self._choosing.now.budget)
         is_said_already = is_said(newest.messages, message)
@@ -137,17 +153,22 @@ class ContextBuilder:
             task,
             holding.anchors,
             answer=task.form.answer(answered),
+            profile=self._profile_of(task, newest),
             include_group=include_group,
             is_said=is_said_already,
         )
         # what recall does not need, the turns of the conversation itself have
-        may_lend = not budget.cold
-        spare = shares.tiers.cold if may_lend and not budget.warm else 0
-        tiers = self._own.packed(task, newest, shares.tiers, spare, holding.anchors)
+        spare = shares.tiers.cold if budget.cold is None and budget.warm is None else 0
+        tiers = self._own.packed(task, newest, shares.tiers, spare)
         deadline.check_caller()
         group = self._group(task, tiers.head, shares.group) if include_group else []
-        tiers, cold, recalled, last = self._with_past(
-            task, tiers, shares, group, may_lend=may_lend, explain=explain
+        tiers, cold, about, last = self._with_past(
+            task,
+            tiers,
+            shares,
+            group,
+            dial or self._choosing.now.dial,
+            explain=explain,
         )
         deadline.check_caller()
         left = self._left(task, tiers, shares, group) - cold.used
@@ -161,8 +182,10 @@ class ContextBuilder:
             warm,
             cold,
             shares.anchors,
+            shares.profile,
+            shares.profile_left_out,
             tiers.summary,
-            recalled.sources.about,
+            about,
             task.degraded,
             group=group,
             conversation_id=conversation_id,
@@ -172,22 +195,30 @@ class ContextBuilder:
             condensed=self._own.condensed(task, head) if tiers.summary else 0,
             begins=head.conversation.compressed_through + 1 if head else 1,
             split=head.conversation.split if head else NO_SPLIT,
-            known_sources=recalled.sources,
         )
         context = within_bytes(context, self._max_bytes)
         context = named_once(rendered_within(context, task.form, answered, settled.total))
-        self._tiers.built(conversation_id, context, in_memory=tiers.in_memory)
+        if conversation_id:
+            self._tiers.built(conversation_id, context, in_memory=tiers.in_memory)
         for part in task.degraded:
             self._space.telemetry.count(Count.DEGRADED, label=part)
         return context
 
-    def _weighing(self, message: str, form: Form, anchors: list[Anchor], zone: tzinfo) -> Weighing:
+    def _profile_of(self, task: ContextTask, newest: NewestMessages) -> list[ProfileStatement]:
+        """Return the profile, in the order in which it gets room, without what the newest turns
+        say anyway.
+        """
+        try:
+            statements = self._profile.statements()
+        except DataUnavailable as error:
+            task.degraded["profile"] = str(error)
+            return []
+        shown = {(task.conversation_id, it.sequence) for it in newest.messages}
+        return [it for it in statements if (it.conversation_id, it.sequence) not in shown]
+
+    def _weighing(self, message: str, form: Form, zone: tzinfo) -> Weighing:
         """Return the means to weigh messages for the one to be answered."""
-        strengths: dict[tuple[str, int], float] = {}
-        for anchor in anchors:
-            place = (anchor.conversation_id, anchor.sequence)
-            strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
-        return Weighing(words_of(message[:_ASKED]), self._space.clock(), strengths, form, zone)
+        return Weighing(words_of(message[:_ASKED]), self._space.clock(), form, zone)
 
     def _with_past(
         self,
@@ -195,50 +226,42 @@ class ContextBuilder:
         tiers: Own,
         shares: _Shares,
         group: list[GroupMessage],
+        dial: RecallDial,
         *,
-        may_lend: bool,
         explain: bool,
-    ) -> tuple[Own, Packed, past.Past, Source | None]:
+    ) -> tuple[Own, Packed, Mapping[str, About], Source | None]:
         """Return the tiers of the conversation, which may have less than before, and the cold one;
-        with what was recalled, and the conversation before this one where its abbreviation is
-        shown.
+        with what is said of the conversations that messages are recalled from, and the conversation
+        before this one where its abbreviation is shown.
         """
         budget, left = shares.tiers, self._left(task, tiers, shares, group)
-        room = max(0, min(budget.cold + tiers.warm.left, left))
-        of_warm = sum(it.tokens for it in tiers.warm.packed)
-        lent = min(of_warm, max(budget.cold - room, int(_LENT * of_warm))) if may_lend else 0
-        recalled, last = self._recall(
-            task,
-            tiers,
-            lent,
-            room + lent,
-            own_room=budget.cold,
-            explain=explain,
-        )
+        room = max(0, min(budget.cold + tiers.warm.left, left)) if budget.cold else 0
+        lent = int(_LENT * cost(tiers.warm.packed)) if budget.may_lend else 0
+        past, last = self._recall(task, tiers, lent, room + lent, dial, explain=explain)
         if task.parts.include:
             try:
-                recalled = past.with_included(
-                    recalled, self._space, task, self._choosing.now.excerpt_tokens
+                past = recalled.with_included(
+                    past, self._space, task, self._choosing.now.excerpt_tokens
                 )
             except DataUnavailable as error:
                 task.degraded["cold"] = str(error)
-        cold = self._cold(task, recalled, last, room + lent, tiers.lines)
+        cold, about = self._cold(task, past, last, room + lent, tiers)
         # what fits the message is worth more than all of the earlier turns
         excess = cold.used - min(room, left)
         if cold.used and excess > 0:
             before = tiers.warm.used
             tiers = tiers.with_warm(max(0, before - excess))
             room += before - tiers.warm.used
-            cold = self._cold(task, recalled, last, room, tiers.lines)
-        if last and any(it.conversation_id == last.conversation_id for it in cold.packed):
-            last = None  # its abbreviation stands beside what is recalled of it
+            cold, about = self._cold(task, past, last, room, tiers)
+        if last and last.conversation_id in about:
+            last = None  # its own words stand there
         own = {
             it.message.turn_number
             for it in cold.packed
             if it.conversation_id == task.conversation_id
         }
         tiers = tiers.without_summaries(own) if own else tiers
-        return tiers, cold, recalled, last
+        return tiers, cold, about, last
 
     def _left(
         self, task: ContextTask, tiers: Own, shares: _Shares, group: list[GroupMessage]
@@ -285,13 +308,12 @@ class ContextBuilder:
         tiers: Own,
         lent: int,
         room: int,
+        dial: RecallDial,
         *,
-        own_room: int,
         explain: bool,
-    ) -> tuple[past.Past, Source | None]:
-        """Return the turns that may be recalled into `room` tokens, of which the warm tier lends
-        `lent`, and the conversation before this one where its abbreviation is shown. More than
-        `own_room` is used where recall is likely to help.
+    ) -> tuple[recalled.Past, Source | None]:
+        """Return the messages that may be recalled into `room` tokens, of which the warm tier lends
+        `lent`, and the conversation before this one where its abbreviation is shown.
 
         Raises CallerGone.
         """
@@ -300,10 +322,10 @@ class ContextBuilder:
         last: Source | None = None
         try:
             index = self._space.index
-            last = past.last_conversation(self._space, head, room, task) if head else None
+            last = recalled.last_conversation(self._space, head, room, task) if head else None
             left = room - form.source(last) if last else room
-            if note := past.why_not(task.message, left):
-                return past.Past(note=note), last
+            if note := recalled.why_not(task.message, self._meaning, left, dial):
+                return recalled.Past(note=note), last
             shown = tiers.shown(task.conversation_id, lent)
             # the transcript or the index was of no help for it, and other lines of it may be found
             if shown.number is None:
@@ -311,65 +333,39 @@ class ContextBuilder:
                 shown = replace(shown, number=numbers.get(shown.conversation_id))
             if doubt := self._space.doubt:
                 degraded["cold"] = doubt
-            inquiry = Inquiry(
-                task,
-                shown,
-                left,
-                own_room,
-                choosing.recalling,
-                choosing.excerpt_tokens,
-                explain=explain,
-            )
-            recalled = past.recall(self._space, self._meaning, self._tiers, inquiry)
+            inquiry = Inquiry(task, shown, left, dial, choosing.excerpt_tokens, explain=explain)
+            past = recalled.recall(self._space, self._meaning, inquiry)
         except DeadlineExceeded as error:
             degraded["cold"] = f"recall timed out: it had {error.seconds:.3g} s"
-            return past.Past(note=degraded["cold"]), last
+            return recalled.Past(note=degraded["cold"]), last
         except DataUnavailable as error:
             degraded["cold"] = str(error)
-            return past.Past(note=f"it cannot be searched: {error}"), None
-        degraded |= recalled.degraded
-        return recalled, last
+            return recalled.Past(note=f"it cannot be searched: {error}"), None
+        degraded |= past.degraded
+        return past, last
 
     def _cold(
-        self,
-        task: ContextTask,
-        recalled: past.Past,
-        last: Source | None,
-        room: int,
-        lines: frozenset[int],
-    ) -> Packed:
-        """Return the cold tier, of `room` tokens: the recalled turns without those lines of the
-        conversation that other tiers show.
+        self, task: ContextTask, past: recalled.Past, last: Source | None, room: int, tiers: Own
+    ) -> tuple[Packed, Mapping[str, About]]:
+        """Return the cold tier, of `room` tokens, without what other tiers show; and what is said
+        of its conversations.
         """
-        of_last = task.form.source(last) if last else 0
-        left = max(0, room - of_last)
-        packed = pack_cold(
-            past.unshown(recalled.turns, task.conversation_id, lines),
-            min(recalled.budget, left),
-            self._choosing.now.recalling,
-            recalled.sources,
-            task.form,
-            included=past.unshown(recalled.included, task.conversation_id, lines),
-            best_at_most=left,
-        )
-        if last and any(it.conversation_id == last.conversation_id for it in packed.packed):
-            of_last = 0  # its abbreviation stands beside what is recalled of it
-        return replace(
-            packed,
-            budget=room,
-            reserved=packed.reserved + of_last,
-            note=recalled.note,
-            dropped=[*packed.dropped, *recalled.dropped],
-            considered=packed.considered + len(recalled.dropped),
-        )
+        own, form = task.conversation_id, task.form
+        shown = {(own, line) for line in tiers.lines}
+        of_last = form.source(last) if last else 0
+        packed, about = recalled.pack_cold(past, max(0, room - of_last), own, form, shown)
+        if last and last.conversation_id in about:
+            of_last = 0
+        return replace(packed, budget=room, reserved=packed.reserved + of_last), about
 
 
 def _shares(
-    budget: Budget,
+    budget: Limits,
     task: ContextTask,
     anchors: list[Anchor],
     *,
     answer: int,
+    profile: list[ProfileStatement],
     include_group: bool,
     is_said: bool,
 ) -> _Shares:
@@ -384,9 +380,26 @@ def _shares(
     if form.has_text and task.weighing.zone is not UTC:
         around += estimate_tokens(str(task.weighing.zone)) + 1  # it stands beside what now is
     of_anchors = form.frame("anchors") + sum(map(form.anchor, surest)) if surest else 0
+    statements = _fitting(profile, budget.profile, form)
+    of_profile = form.frame("profile") + sum(map(form.statement, statements)) if statements else 0
     for_group = min(_GROUP_TOKENS, total // _GROUP_SHARE) if include_group else 0
-    tiers = budget.within(max(0, total - around - of_anchors - for_group))
-    return _Shares(tiers, for_group, surest, left_out)
+    tiers = budget.within(max(0, total - around - of_anchors - of_profile - for_group))
+    return _Shares(
+        *(tiers, for_group, surest, left_out),
+        as_shown(statements),
+        len(profile) - len(statements) if budget.profile else 0,
+    )
+
+
+def _fitting(profile: list[ProfileStatement], room: int, form: Form) -> list[ProfileStatement]:
+    """Return the statements that there is room for, of those that get it first."""
+    chosen: list[ProfileStatement] = []
+    room -= form.frame("profile")
+    for it in profile:
+        if (tokens := form.statement(it)) <= room:
+            room -= tokens
+            chosen.append(it)
+    return chosen
 
 
 def _surest(anchors: list[Anchor], room: int, form: Form) -> tuple[list[Anchor], int]:

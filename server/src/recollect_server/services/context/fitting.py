@@ -40,10 +40,11 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
 
     What each part was charged makes the text fit; where that was too little, what is least
     wanted goes: recalled messages, the last conversation, what the group wrote, the oldest turns,
-    anchors, and last the summary.
+    anchors, the profile, and last the summary.
     """
     allowed = max(total, form.answer(message))
     charged = sum(packed.used for packed in context.tiers) + sum(map(form.anchor, context.anchors))
+    charged += sum(map(form.statement, context.profile))
     charged += sum(map(form.group_message, context.group))
 
     def shown(it: Context) -> Context:
@@ -77,6 +78,11 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
             least = min(context.anchors, key=lambda it: it.confidence)
             context = shown(
                 replace(context, anchors=[it for it in context.anchors if it is not least])
+            )
+        elif context.profile:
+            left_out = context.profile_left_out + 1
+            context = shown(
+                replace(context, profile=context.profile[:-1], profile_left_out=left_out)
             )
         elif context.summary:
             context = shown(replace(context, summary=""))

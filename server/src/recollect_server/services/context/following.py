@@ -5,12 +5,13 @@ one before.
 from collections.abc import Sequence
 
 from recollect_server.domain.conversation import ANYBODY
+from recollect_server.domain.languages import speaks_of_asker
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.text import belongs_to_before
 from recollect_server.services.context.own_tiers import NewestMessages
-from recollect_server.services.context.relevance import leans, speaks_of_asker
+from recollect_server.services.context.relevance import leans
 
 _BEFORE = 300
 """Characters of the message before, its last ones, that are looked for with a follow-up. All words

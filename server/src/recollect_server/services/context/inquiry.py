@@ -2,16 +2,26 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
+from enum import IntEnum
 
 from recollect_server.domain.context import Candidate
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.time import UNLIMITED, Deadline
-from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.parts import CallersParts
-from recollect_server.services.context.relevance import overlap, relevance_of
+from recollect_server.services.context.relevance import overlap
 from recollect_server.storage.index.index import Index
+
+
+class RecallDial(IntEnum):
+    """How much of what was said elsewhere a context has; the values are the contract's numbers."""
+
+    ALL = 1
+    """All that the budget holds, the likeliest first."""
+    LIKELY = 2
+    """Only what is likely to help."""
+    NONE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +59,6 @@ class Weighing:
 
     words: frozenset[str]
     now: int
-    strengths: dict[tuple[str, int], float]
-    """Confidence of the anchors, by the message that they came from."""
     form: Form = field(default_factory=Form)
     """Form that prices a message."""
     zone: tzinfo = UTC
@@ -68,17 +76,13 @@ class Weighing:
         similarity: float,
         summary: str = "",
     ) -> Candidate:
-        """Return a message of this conversation as a candidate, weighed by its age, its similarity
-        and its anchor; `summary` is the recorded one of its turn.
+        """Return a message of this conversation as a candidate; `summary` is the recorded one of
+        its turn.
         """
-        strength = self.strengths.get((conversation_id, message.sequence), 0.0)
-        relevance = relevance_of(
-            age=self.now - message.timestamp, similarity=similarity, anchor=strength
-        )
         return Candidate(
             conversation_id,
             message,
-            relevance,
+            similarity,
             reason,
             charge=max(1, self.form.own(message)),
             summary=summary,
@@ -113,13 +117,9 @@ class Inquiry:
     task: ContextTask
     shown: ShownMessages
     budget: int
-    """Tokens that recalled turns may take where something is likely to fit."""
-    own_budget: int
-    """Tokens of the cold tier alone. Where it is doubtful by meaning that something fits, recalled
-    turns may take less.
-    """
-    rules: Recalling
+    """Tokens that recalled messages may take."""
+    dial: RecallDial
     excerpt_tokens: int
     """Tokens of a recalled message, at the most."""
     explain: bool = False
-    """True if messages below the threshold are named."""
+    """True if messages that scored too low are named."""

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN
 from recollect_server.domain.context import (
     USUAL_BUDGET,
-    Budget,
     Candidate,
     Dropped,
+    Limits,
     Packed,
     Tier,
     cost,
@@ -25,12 +24,11 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.text import counted
-from recollect_server.services.context.inquiry import ContextTask, ShownMessages
+from recollect_server.services.context.inquiry import ContextTask, RecallDial, ShownMessages
 from recollect_server.services.context.packing import (
     HOT_TURNS,
     WORTH_SHORTENING,
     Preference,
-    Recalling,
     newest_turn_cost,
     pack_hot,
     pack_kept,
@@ -38,7 +36,6 @@ from recollect_server.services.context.packing import (
 )
 from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.recent_turns import RecentTurns
-from recollect_server.services.context.relevance import evenly
 from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.events import Appended, Reloaded, Resting
 from recollect_server.services.space.space import Space
@@ -54,7 +51,6 @@ _SHORT_TURN, _LEAST_TURNS = 20, 10
 """Tokens of a short turn, and how many of the last turns are looked at whatever the budget."""
 _READ = 12
 """Bytes that are read of the last turns for each token: as JSON, and more than are packed."""
-_SPACED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +66,12 @@ class Window:
 class Choosing:
     """The rules of choosing: limits of recall, numbers of turns."""
 
-    recalling: Recalling
+    dial: RecallDial
+    """What a context has of the past whose caller does not say."""
     excerpt_tokens: int
     """Tokens of a recalled message, at the most."""
     window: Window = field(default_factory=Window)
-    budget: Budget = USUAL_BUDGET
+    budget: Limits = USUAL_BUDGET
     """Limits of contexts whose callers give none."""
 
 
@@ -250,20 +247,19 @@ class OwnTiers:
         self,
         task: ContextTask,
         newest: NewestMessages,
-        budget: Budget,
+        budget: Limits,
         spare: int,
-        anchors: list[Anchor],
     ) -> Own:
         """Return the tiers of the conversation itself; `spare` tokens are the warm tier's until
         something is recalled.
         """
         hot = self.hot(task, newest, budget)
         room = room_of_warm(budget, hot) + spare
-        earlier = self.earlier(task, newest, hot, room, anchors)
+        earlier = self.earlier(task, newest, hot, room)
         warm, summary = earlier.packed(room)
         return Own(newest.head, hot, newest.in_memory, earlier, warm, summary)
 
-    def hot(self, task: ContextTask, newest: NewestMessages, budget: Budget) -> Packed:
+    def hot(self, task: ContextTask, newest: NewestMessages, budget: Limits) -> Packed:
         """Return the hot tier alone.
 
         Where the conversation ends with the message to be answered and the budget does not hold
@@ -307,7 +303,7 @@ class OwnTiers:
         )
 
     def grown(
-        self, task: ContextTask, newest: NewestMessages, budget: Budget, tiers: Own, left: int
+        self, task: ContextTask, newest: NewestMessages, budget: Limits, tiers: Own, left: int
     ) -> Own:
         """Return the tiers, with up to `left` tokens more for a newest turn that was shortened."""
         hot = tiers.hot
@@ -328,19 +324,18 @@ class OwnTiers:
         newest: NewestMessages,
         hot: Packed,
         room: int,
-        anchors: list[Anchor],
     ) -> Earlier:
         """Return the turns before the hot ones, to be packed into a warm tier of at most `room`
         tokens.
         """
         weighing, degraded, head = task.weighing, task.degraded, newest.head
         if head is None:
-            degraded["warm"] = degraded["hot"]
-            return Earlier("", weighing.form, trouble=f"it cannot be read: {degraded['hot']}")
+            degraded |= {"warm": degraded["hot"]} if "hot" in degraded else {}
+            return Earlier("", weighing.form, trouble=newest.trouble)
         summary = head.conversation.compression_summary
         hot_turns = {it.message.turn_number for it in hot.packed}
         try:
-            turns, preference = self._earlier(head, newest, anchors, room, hot_turns)
+            turns, preference = self._earlier(head, newest, room, hot_turns)
             there = {it.turn_number for it in turns.messages}
             summaries = turn_summaries(self._space, head, newest.with_summary & there)
         except StorageUnavailable as error:
@@ -349,7 +344,6 @@ class OwnTiers:
         _note_damage(degraded, "warm", turns.damaged)
         left_out = {it.sequence for it in hot.dropped}
         candidates: list[Candidate] = []
-        similarity: dict[int, float] = {}  # of each turn
         for it in turns.messages:
             turn = it.turn_number
             if (
@@ -359,7 +353,6 @@ class OwnTiers:
                 and not task.parts.excludes(head.conversation.id, turn)
             ):
                 near = weighing.similarity(it)
-                similarity[turn] = max(similarity.get(turn, 0.0), near)
                 candidates.append(
                     weighing.candidate(
                         head.conversation.id,
@@ -369,31 +362,24 @@ class OwnTiers:
                         summaries.get(turn, ""),
                     )
                 )
-        preference = replace(preference, similarity=similarity, words=weighing.words)
+        preference = replace(preference, words=weighing.words)
         return Earlier(summary, weighing.form, candidates, preference)
 
     def _earlier(
         self,
         head: ConversationState,
         newest: NewestMessages,
-        anchors: list[Anchor],
         room: int,
         hot: AbstractSet[int],
     ) -> tuple[Turns, Preference]:
-        """Return turns that no summary covers and what each is worth: the last ones before those
-        that are `hot`, as many as `room` tokens may hold, and of those before them some, with those
-        that the caller keeps, and the last ones that have a summary of their own. Raises
+        """Return turns that no summary covers: the last ones before those that are `hot`, as many
+        as `room` tokens may hold, and of those before them the first, those that the caller keeps,
+        and the last ones that have a summary of their own; with what is to be preferred. Raises
         StorageUnavailable.
         """
         window = self._choosing.now.window
         first, last = head.conversation.compressed_through + 1, head.conversation.turn_count
-        lines = [
-            it.sequence
-            for it in anchors
-            if it.conversation_id == head.conversation.id and it.sequence
-        ]
         before_hot = max(first, last - window.hot_turns)
-        spaced = list(evenly(first, before_hot, _SPACED))
         most = min(window.warm_turns or sys.maxsize, max(_LEAST_TURNS, room // _SHORT_TURN))
         since = max(first, before_hot - most + 1)
         while last in hot:
@@ -409,18 +395,10 @@ class OwnTiers:
             turn for turn, tier in newest.tiers.items() if tier in (Tier.HOT, Tier.WARM)
         )
         short = sorted(turn for turn in newest.with_summary if first <= turn < since)
-        others = sorted({it for it in (first, *spaced, *callers, *short[-most:]) if it < since})
-        if others:
-            read = turns_among(self._space, head, others, lines, self._max_bytes)
-            between = [
-                it
-                for it in read.messages
-                if first <= it.turn_number < since or it.turn_number in callers.intersection(others)
-            ]
-            messages, damaged = [*between, *messages], damaged + read.damaged
-        of_anchors = set(lines)
-        anchored = frozenset(it.turn_number for it in messages if it.sequence in of_anchors)
-        return Turns(messages, damaged), Preference(first, anchored, {}, spaced, callers=callers)
+        if others := sorted({it for it in (first, *callers, *short[-most:]) if it < since}):
+            read = turns_among(self._space, head, others, [], self._max_bytes)
+            messages, damaged = [*read.messages, *messages], damaged + read.damaged
+        return Turns(messages, damaged), Preference(first, callers=callers)
 
     def condensed(self, task: ContextTask, head: ConversationState | None) -> int:
         """Return how many messages the summary of a conversation stands for; 0 where the index
@@ -437,13 +415,15 @@ class OwnTiers:
             return 0
 
 
-def room_of_warm(budget: Budget, hot: Packed) -> int:
+def room_of_warm(budget: Limits, hot: Packed) -> int:
     """Return the tokens that the hot tier leaves for the warm one."""
+    if not budget.warm:
+        return 0
     return max(0, min(budget.warm + budget.hot, budget.total) - hot.used)
 
 
 def _newest_candidates(
-    task: ContextTask, newest: NewestMessages, budget: Budget
+    task: ContextTask, newest: NewestMessages, budget: Limits
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Return the candidates of the hot tier, and the message to be answered where it is the last of
     them and too long for the budget.

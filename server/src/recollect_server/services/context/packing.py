@@ -7,16 +7,14 @@ length: what is too long of it is shortened (`shortening`). A tool call and its 
 packed together.
 """
 
-import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from recollect_server.domain.context import (
     Candidate,
     Dropped,
     Packed,
-    Sources,
     Tier,
     Unit,
     cost,
@@ -42,12 +40,10 @@ _NEWEST, _NEWEST_AT_MOST = 0.5, 0.75
 """Shares of the warm tier that the newest turns have before others: half of it, or three quarters
 where the last one needs more.
 """
-_FIRST, _ANCHORED, _FITTING = 0.75, 0.85, 0.95
-"""Up to where the warm tier may be filled once the first turn is packed, the turns of anchors, and
-those that fit the message.
+_FIRST, _KEPT = 0.75, 0.85
+"""Up to where the warm tier may be filled once the first turn is packed, and the turns that a
+caller put there.
 """
-_LIKELY = 0.3
-"""The share of the words of the message that a turn has which fits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +52,6 @@ class Preference:
 
     first: int = 0
     """The first turn; 0: it is not among the candidates."""
-    anchored: frozenset[int] = frozenset()
-    """Turns that anchors came from."""
-    similarity: Mapping[int, float] = field(default_factory=dict)
-    """The share of the words of the message that each turn has."""
-    spaced: Sequence[int] = ()
-    """Turns evenly spaced over the conversation, ascending."""
     words: frozenset[str] = frozenset()
     """Words of the message to be answered: where a turn is shortened, what has them stays."""
     callers: frozenset[int] = frozenset()
@@ -166,33 +156,25 @@ def pack_warm(
     preference: Preference | None = None,
     form: Form = _PARTS,
 ) -> Packed:
-    """Pack earlier turns in this order of preference, each kind up to a part of the budget, until
-    it is spent.
+    """Pack earlier turns in this order of preference, until the budget is spent.
 
     Turns that the caller put there come before all. A turn that does not fit is packed as its
     summary, where one is recorded.
 
-    1. The newest ones without a gap, up to half of it.
+    1. The newest ones without a gap, up to half of the budget.
     2. The first turn, which mostly says what the conversation is for. It is shortened where it is
        too long.
-    3. Turns that anchors came from.
-    4. Turns that have words of the message, the most first.
-    5. Turns evenly spaced, so that each part of the conversation is there.
-    6. With what is left more of the newest ones without a gap; the last of them may be shortened.
-    7. Any others that fit, the newest first.
+    3. The summaries of older turns, the newest first: many of them take the room of few turns.
+    4. With what is left more of the newest ones without a gap; the last of them may be shortened.
+    5. Any others that fit, the newest first.
     """
     turns = {number: units(own, form.half) for number, own in _by_turn(candidates).items()}
     preferred = preference or Preference()
     shelf = _Shelf(turns, max(0, budget - reserved), form, preferred.words)
     newest = _contiguous(turns)
-    likely = [
-        number
-        for number, share in preferred.similarity.items()
-        if share >= _LIKELY and number in turns
-    ]
 
     for number in sorted(preferred.callers, reverse=True):
-        shelf.put(number, _ANCHORED, "the caller put its turn here", shorten=True)
+        shelf.put(number, _KEPT, "the caller put its turn here", shorten=True)
     for number in newest:
         if not shelf.put(
             number,
@@ -204,12 +186,8 @@ def pack_warm(
         shelf.put(newest[0], _NEWEST, "the last turn before the newest", shorten=True)
     if preferred.first in turns:
         shelf.put(preferred.first, _FIRST, "the first turn", shorten=True)
-    for number in sorted(preferred.anchored, reverse=True):
-        shelf.put(number, _ANCHORED, "an anchor came from it")
-    for number in sorted(likely, key=lambda number: (-preferred.similarity[number], -number)):
-        shelf.put(number, _FITTING, "it has words of the message")
-    for number in _spread(preferred.spaced):
-        shelf.put(number, 1, "one of turns evenly spaced")
+    for number in sorted(turns, reverse=True):
+        shelf.put(number, 1, "the summary of an earlier turn", as_summary=True)
     for number in newest:
         if not shelf.put(number, 1, "an earlier turn", shorten=True):
             break
@@ -247,9 +225,17 @@ class _Shelf:
         """Return the share of the room that is used."""
         return self._used / self._room if self._room else 1.0
 
-    def put(self, number: int, share: float, reason: str, *, shorten: bool = False) -> bool:
-        """Pack a turn if it fits within a share of the whole room. Return whether it is packed
-        now.
+    def put(
+        self,
+        number: int,
+        share: float,
+        reason: str,
+        *,
+        shorten: bool = False,
+        as_summary: bool = False,
+    ) -> bool:
+        """Pack a turn if it fits within a share of the whole room, or its summary alone. Return
+        whether it is packed now.
         """
         if number in self._numbers or number not in self._turns:
             return number in self._numbers
@@ -259,15 +245,17 @@ class _Shelf:
         size = sum(map(cost, turn))
         fitting = [it for unit in turn for it in unit]
         self._cut.pop(number, None)
-        if size > left:
+        if size > left or as_summary:
             short, cut = summarized(fitting, self._form.own), fitting[1:]
-            if not short or cost(short) > left:
-                if not shorten or left < WORTH_SHORTENING:
+            if not short or cost(short) > min(left, size):
+                if as_summary or not shorten or left < WORTH_SHORTENING:
                     return False
                 short, cut = shorten_turn(turn, left, self._form.own, self._words)
             if not short:
                 return False
-            fitting, self._cut[number] = short, cut
+            fitting = short
+            if not as_summary:
+                self._cut[number] = cut
         self.packed += _kept(fitting, gap, reason)
         self._used += cost(fitting) + gap
         self._numbers.add(number)
@@ -310,171 +298,6 @@ Turn = list[Candidate]
 """Messages of one turn, in reading order."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecallTrust:
-    """Scores of the best turn, and what of the budget they are worth."""
-
-    doubtful: float
-    """A score up to which recall has the least that it may have."""
-    sure: float
-    """A score from which it has everything that other tiers leave or lend."""
-    least: float
-    """Share of its own budget that recall has at the least."""
-
-
-BY_WORDS = RecallTrust(0.5, 0.75, 0.5)
-"""By words the best turn scores 0.80 for the median question of RealMem, and 0.68 for that of
-another person's history; 0.86 and 0.41 in LoCoMo.
-"""
-BY_MEANING = RecallTrust(0.4, 0.6, 0.3)
-"""By meaning 0.80 and 0.60 in RealMem, 0.76 and 0.60 in FriendsQA, and small talk less than 0.48:
-that tells more, so what is doubtful gets less.
-"""
-
-
-_ODDS_WHERE_STRICT = 2.5
-"""Odds that the best message is worth its tokens, beside those that it answers, where the scores
-count words that nobody said in full: 0.3 of the one is 0.15 of the other. Why:
-`docs/decisions/score-calibration.md`.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Recalling:
-    threshold: float = 0.3
-    """The score that the best turn must reach, or less where scores are strict (`least`); others
-    follow by rank.
-    """
-    limit: int = 8
-    """Sources, at the most."""
-    share: float = 0.5
-    """Share of the budget that one other conversation may have until all had a turn."""
-
-    def least(self, strictness: float) -> float:
-        """Return the score from which anything is recalled. `strictness`: from 0 to 1, how much the
-        scores count words that nobody said against a message that answers in others.
-        """
-        return self.threshold / (
-            self.threshold + math.pow(_ODDS_WHERE_STRICT, strictness) * (1 - self.threshold)
-        )
-
-    def budget(self, best: float, own: int, most: int, trust: RecallTrust) -> int:
-        """Return the tokens of recall whose best turn has this score: of what there is, up to
-        `most`, the more the likelier it is to help. `own` is its own budget.
-        """
-        share = min(1.0, max(0.0, (best - trust.doubtful) / (trust.sure - trust.doubtful)))
-        least = trust.least * own
-        return min(most, int(least + share * max(0, most - least)))
-
-
-def pack_cold(
-    turns: Sequence[Turn],
-    budget: int,
-    rules: Recalling,
-    sources: Sources,
-    form: Form = _PARTS,
-    *,
-    included: Sequence[Turn] = (),
-    best_at_most: int = 0,
-) -> Packed:
-    """Pack the turns that fit best, each whole, from few sources; what is said of each source is
-    charged too. Those `included` come before them.
-
-    They and the best turn may take up to `best_at_most` tokens where the budget is less. Of each
-    other conversation at most a share of the budget is packed, until all had a turn. A turn that
-    does not fit is left out; a shorter one behind it may still fit. They are listed by relevance.
-    """
-    packed: list[Turn] = []
-    waiting: list[Turn] = []
-    dropped: list[Dropped] = []
-    spent: defaultdict[str, int] = defaultdict(int)
-    shown: defaultdict[str, list[Candidate]] = defaultdict(list)
-    """The messages that are packed of each conversation."""
-    own, used, count, frames = sources.own, 0, 0, 0
-    too_many = f"{rules.limit} sources are recalled already"
-
-    def with_turn(turn: Turn) -> tuple[int, int, int]:
-        """Return its tokens, and how many sources and tokens of these there are with it."""
-        name = turn[0].conversation_id
-        before, paid = sources.of_conversation(name, shown[name])
-        after, price = sources.of_conversation(name, [*shown[name], *turn])
-        return cost(turn), count + len(after) - len(before), frames + price - paid
-
-    ranked = [*included, *sorted(turns, key=_preferred)]
-    foremost = set(map(id, ranked[: len(included) + 1]))
-    most = max(budget, best_at_most)
-    for again in (False, True):
-        for turn in waiting if again else ranked:
-            short: Turn = []
-            name, is_first = turn[0].conversation_id, id(turn) in foremost
-            if not is_first and not shown[name] and count >= rules.limit:
-                dropped += _left_out(turn, too_many)  # whatever a further source would take
-                continue
-            tokens, new_count, new_frames = with_turn(turn)
-            room = most if is_first else budget
-            if used + tokens + new_frames > room and (short := summarized(turn, form.recalled)):
-                tokens, new_count, new_frames = with_turn(short)
-            if (
-                not again
-                and not is_first
-                and name != own
-                and spent[name]
-                and spent[name] + tokens > rules.share * budget
-            ):
-                waiting.append(turn)
-            elif new_count > rules.limit and not is_first:
-                dropped += _left_out(turn, too_many)
-            elif used + tokens + new_frames > room:
-                dropped += _left_out(
-                    turn, f"{tokens} tokens and {max(0, budget - used - new_frames)} were left"
-                )
-            else:
-                if short:
-                    dropped += _left_out(turn[1:], "the summary of its turn stands for it")
-                packed.append(short or turn)
-                shown[name] += short or turn
-                spent[name] += tokens
-                used, count, frames = used + tokens, new_count, new_frames
-    messages = [it for turn in sorted(packed, key=_rank) for it in turn]
-    if of_same := [it for it in messages if it.is_later]:
-        first = min(of_same, key=lambda it: (it.message.timestamp, it.place))
-        messages = [replace(it, is_later=False) if it is first else it for it in messages]
-    return Packed(Tier.COLD, budget, messages, dropped, sum(map(len, ranked)), reserved=frames)
-
-
-_RELEVANCE = 0.1
-"""Weight of relevance beside the score in the choice of recalled turns: it decides between nearly
-equal ones. The score knows how new a message is; chosen by relevance, whose recency counts much, 8
-points fewer of BEAM's and QMSum's questions and 5 fewer of RealMem's have any gold (apart, by
-words; `bench/dialogue.py`).
-"""
-
-
-def _preferred(turn: Turn) -> tuple[float, float, str, int]:
-    """Return the sort key by which turns are chosen: the best one first, of nearly equal ones the
-    more relevant.
-    """
-    relevance, score, conversation_id, sequence = _rank(turn)
-    return score + _RELEVANCE * (relevance - score), relevance, conversation_id, sequence
-
-
-def _rank(turn: Turn) -> tuple[float, float, str, int]:
-    """Return the sort key by which recalled turns are listed: the most relevant first."""
-    return (
-        -max(it.relevance for it in turn),
-        -turn[0].score,
-        turn[0].conversation_id,
-        turn[0].message.sequence,
-    )
-
-
-def _left_out(turn: Turn, reason: str) -> list[Dropped]:
-    return [
-        Dropped(it.conversation_id, it.message.sequence, Tier.COLD, it.tokens, reason, it.score)
-        for it in turn
-    ]
-
-
 def _by_turn(candidates: Sequence[Candidate]) -> dict[int, list[Candidate]]:
     turns: defaultdict[int, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
@@ -486,18 +309,6 @@ def _contiguous(turns: Mapping[int, object]) -> list[int]:
     """Return the newest turns back to the first one that is missing, the newest first."""
     newest = sorted(turns, reverse=True)
     return [number for at, number in enumerate(newest) if number == newest[0] - at]
-
-
-def _spread(numbers: Sequence[int]) -> Iterator[int]:
-    """Give numbers in an order of which any beginning is spread over all of them: the middle, then
-    the middles of the halves.
-    """
-    waiting = [(0, len(numbers))]
-    for first, end in waiting:
-        if first < end:
-            middle = (first + end) // 2
-            yield numbers[middle]
-            waiting += [(first, middle), (middle + 1, end)]
 
 
 def _dropped(tier: Tier, candidate: Candidate, reason: str) -> Dropped:

@@ -272,6 +272,13 @@ class Search:
         )
         return _numbers(self._database.value(query, (start, end)))
 
+    def all_of_few(self, most: int) -> Messages | None:
+        """Return every message, or None of more than `most`."""
+        rows = self._database.rows("SELECT id FROM messages LIMIT ?", (most + 1,))
+        if len(rows) > most:
+            return None
+        return self.showable(np.array(rows, np.int64).reshape(-1), SearchScope())
+
     def showable(self, ids: NDArray[np.int64], scope: SearchScope) -> Messages:
         """Return those of the messages, each of which stands once, that exist and lie in the
         scope's period. Their conversations may be in deletion.

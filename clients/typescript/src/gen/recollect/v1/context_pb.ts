@@ -20,42 +20,107 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/context.proto.
  */
 export const file_recollect_v1_context: GenFile = /*@__PURE__*/
-  fileDesc("ChpyZWNvbGxlY3QvdjEvY29udGV4dC5wcm90bxIMcmVjb2xsZWN0LnYxIkcKDUNvbnRleHRCdWRnZXQSCwoDaG90GAEgASgFEgwKBHdhcm0YAiABKAUSDAoEY29sZBgDIAEoBRINCgV0b3RhbBgEIAEoBSJYChBDb252ZXJzYXRpb25QYXJ0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIrCgp0dXJuX3JhbmdlGAIgASgLMhcucmVjb2xsZWN0LnYxLlR1cm5SYW5nZSJpCgpUdXJuTWVtb3J5EhMKC3R1cm5fbnVtYmVyGAEgASgFEiwKBHRpZXIYAiABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXJIAIgBARIPCgdzdW1tYXJ5GAMgASgJQgcKBV90aWVyIs0BCg5Db250ZXh0TWVzc2FnZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSJgoHbWVzc2FnZRgCIAEoCzIVLnJlY29sbGVjdC52MS5NZXNzYWdlEg4KBnRva2VucxgDIAEoBRIRCglyZWxldmFuY2UYBCABKAESDgoGcmVhc29uGAUgASgJEhIKCmlzX2V4Y2VycHQYBiABKAgSDQoFc2NvcmUYByABKAESEAoIaXNfbGF0ZXIYCCABKAgSEgoKaXNfc3VtbWFyeRgJIAEoCCK6AgoOUmVjYWxsZWRTb3VyY2USFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB2NoYW5uZWwYAyABKAkSLgoKc3RhcnRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKCnR1cm5fcmFuZ2UYBiABKAsyFy5yZWNvbGxlY3QudjEuVHVyblJhbmdlEg0KBXNjb3JlGAcgASgBEhQKDGFiYnJldmlhdGlvbhgIIAEoCRIRCglzZXF1ZW5jZXMYCSADKAMSDgoGdG9rZW5zGAogASgFEhwKFGlzX2xhc3RfY29udmVyc2F0aW9uGAsgASgIIpsBCgxHcm91cE1lc3NhZ2USGAoQY29tbXVuaWNhdGlvbl9pZBgBIAEoCRINCgVwYXJ0eRgCIAEoCRIiCgV0cnVzdBgDIAEoDjITLnJlY29sbGVjdC52MS5UcnVzdBIuCgdtZXNzYWdlGAQgASgLMh0ucmVjb2xsZWN0LnYxLkV4dGVybmFsTWVzc2FnZRIOCgZ0b2tlbnMYBSABKAUiiQEKDlRpZXJBbGxvY2F0aW9uEicKBHRpZXIYASABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXISDgoGYnVkZ2V0GAIgASgFEgwKBHVzZWQYAyABKAUSEgoKY29uc2lkZXJlZBgEIAEoBRIOCgZwYWNrZWQYBSABKAUSDAoEbm90ZRgGIAEoCSKTAQoORHJvcHBlZE1lc3NhZ2USFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgDEicKBHRpZXIYAyABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXISDgoGdG9rZW5zGAQgASgFEg4KBnJlYXNvbhgFIAEoCRINCgVzY29yZRgGIAEoASK9AQoOVGllclRyYW5zaXRpb24SFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEiwKCWZyb21fdGllchgCIAEoDjIZLnJlY29sbGVjdC52MS5Db250ZXh0VGllchIqCgd0b190aWVyGAMgASgOMhkucmVjb2xsZWN0LnYxLkNvbnRleHRUaWVyEg4KBnJlYXNvbhgEIAEoCRIoCgR0aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCpvCgtDb250ZXh0VGllchIcChhDT05URVhUX1RJRVJfVU5TUEVDSUZJRUQQABIUChBDT05URVhUX1RJRVJfSE9UEAESFQoRQ09OVEVYVF9USUVSX1dBUk0QAhIVChFDT05URVhUX1RJRVJfQ09MRBADKs0BCg1Db250ZXh0Rm9ybWF0Eh4KGkNPTlRFWFRfRk9STUFUX1VOU1BFQ0lGSUVEEAASGAoUQ09OVEVYVF9GT1JNQVRfUEFSVFMQARIWChJDT05URVhUX0ZPUk1BVF9YTUwQAhIiCh5DT05URVhUX0ZPUk1BVF9PUEVOQUlfTUVTU0FHRVMQAxIlCiFDT05URVhUX0ZPUk1BVF9BTlRIUk9QSUNfTUVTU0FHRVMQBBIfChtDT05URVhUX0ZPUk1BVF9SRUNBTExfQkxPQ0sQBWIGcHJvdG8z", [file_google_protobuf_timestamp, file_recollect_v1_external_communication, file_recollect_v1_message, file_recollect_v1_recall]);
+  fileDesc("ChpyZWNvbGxlY3QvdjEvY29udGV4dC5wcm90bxIMcmVjb2xsZWN0LnYxIr8BChBQcm9maWxlU3RhdGVtZW50EgwKBHRleHQYASABKAkSKQoEa2luZBgCIAEoDjIbLnJlY29sbGVjdC52MS5TdGF0ZW1lbnRLaW5kEhcKD2NvbnZlcnNhdGlvbl9pZBgDIAEoCRIQCghzZXF1ZW5jZRgEIAEoAxIoCgR0aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzZW5kZXIYBiABKAkSDQoFc2NvcmUYByABKAEikgEKDUNvbnRleHRCdWRnZXQSEAoDaG90GAEgASgFSACIAQESEQoEd2FybRgCIAEoBUgBiAEBEhEKBGNvbGQYAyABKAVIAogBARINCgV0b3RhbBgEIAEoBRIUCgdwcm9maWxlGAUgASgFSAOIAQFCBgoEX2hvdEIHCgVfd2FybUIHCgVfY29sZEIKCghfcHJvZmlsZSJYChBDb252ZXJzYXRpb25QYXJ0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIrCgp0dXJuX3JhbmdlGAIgASgLMhcucmVjb2xsZWN0LnYxLlR1cm5SYW5nZSJpCgpUdXJuTWVtb3J5EhMKC3R1cm5fbnVtYmVyGAEgASgFEiwKBHRpZXIYAiABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXJIAIgBARIPCgdzdW1tYXJ5GAMgASgJQgcKBV90aWVyIs0BCg5Db250ZXh0TWVzc2FnZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSJgoHbWVzc2FnZRgCIAEoCzIVLnJlY29sbGVjdC52MS5NZXNzYWdlEg4KBnRva2VucxgDIAEoBRIRCglyZWxldmFuY2UYBCABKAESDgoGcmVhc29uGAUgASgJEhIKCmlzX2V4Y2VycHQYBiABKAgSDQoFc2NvcmUYByABKAESEAoIaXNfbGF0ZXIYCCABKAgSEgoKaXNfc3VtbWFyeRgJIAEoCCLNAgoOUmVjYWxsZWRTb3VyY2USFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB2NoYW5uZWwYAyABKAkSLgoKc3RhcnRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKCnR1cm5fcmFuZ2UYBiABKAsyFy5yZWNvbGxlY3QudjEuVHVyblJhbmdlEg0KBXNjb3JlGAcgASgBEhQKDGFiYnJldmlhdGlvbhgIIAEoCRIRCglzZXF1ZW5jZXMYCSADKAMSDgoGdG9rZW5zGAogASgFEhEKCWlzX3Vuc3VyZRgMIAEoCBIcChRpc19sYXN0X2NvbnZlcnNhdGlvbhgLIAEoCCKbAQoMR3JvdXBNZXNzYWdlEhgKEGNvbW11bmljYXRpb25faWQYASABKAkSDQoFcGFydHkYAiABKAkSIgoFdHJ1c3QYAyABKA4yEy5yZWNvbGxlY3QudjEuVHJ1c3QSLgoHbWVzc2FnZRgEIAEoCzIdLnJlY29sbGVjdC52MS5FeHRlcm5hbE1lc3NhZ2USDgoGdG9rZW5zGAUgASgFIokBCg5UaWVyQWxsb2NhdGlvbhInCgR0aWVyGAEgASgOMhkucmVjb2xsZWN0LnYxLkNvbnRleHRUaWVyEg4KBmJ1ZGdldBgCIAEoBRIMCgR1c2VkGAMgASgFEhIKCmNvbnNpZGVyZWQYBCABKAUSDgoGcGFja2VkGAUgASgFEgwKBG5vdGUYBiABKAkikwEKDkRyb3BwZWRNZXNzYWdlEhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxInCgR0aWVyGAMgASgOMhkucmVjb2xsZWN0LnYxLkNvbnRleHRUaWVyEg4KBnRva2VucxgEIAEoBRIOCgZyZWFzb24YBSABKAkSDQoFc2NvcmUYBiABKAEivQEKDlRpZXJUcmFuc2l0aW9uEhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIsCglmcm9tX3RpZXIYAiABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXISKgoHdG9fdGllchgDIAEoDjIZLnJlY29sbGVjdC52MS5Db250ZXh0VGllchIOCgZyZWFzb24YBCABKAkSKAoEdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAqbwoLQ29udGV4dFRpZXISHAoYQ09OVEVYVF9USUVSX1VOU1BFQ0lGSUVEEAASFAoQQ09OVEVYVF9USUVSX0hPVBABEhUKEUNPTlRFWFRfVElFUl9XQVJNEAISFQoRQ09OVEVYVF9USUVSX0NPTEQQAyrNAQoNQ29udGV4dEZvcm1hdBIeChpDT05URVhUX0ZPUk1BVF9VTlNQRUNJRklFRBAAEhgKFENPTlRFWFRfRk9STUFUX1BBUlRTEAESFgoSQ09OVEVYVF9GT1JNQVRfWE1MEAISIgoeQ09OVEVYVF9GT1JNQVRfT1BFTkFJX01FU1NBR0VTEAMSJQohQ09OVEVYVF9GT1JNQVRfQU5USFJPUElDX01FU1NBR0VTEAQSHwobQ09OVEVYVF9GT1JNQVRfUkVDQUxMX0JMT0NLEAUqbAoKUmVjYWxsRGlhbBIbChdSRUNBTExfRElBTF9VTlNQRUNJRklFRBAAEhMKD1JFQ0FMTF9ESUFMX0FMTBABEhYKElJFQ0FMTF9ESUFMX0xJS0VMWRACEhQKEFJFQ0FMTF9ESUFMX05PTkUQAyqrAgoNU3RhdGVtZW50S2luZBIeChpTVEFURU1FTlRfS0lORF9VTlNQRUNJRklFRBAAEh4KGlNUQVRFTUVOVF9LSU5EX0lOU1RSVUNUSU9OEAESGwoXU1RBVEVNRU5UX0tJTkRfSURFTlRJVFkQAhIZChVTVEFURU1FTlRfS0lORF9QRU9QTEUQAxIXChNTVEFURU1FTlRfS0lORF9IT01FEAQSFwoTU1RBVEVNRU5UX0tJTkRfV09SSxAFEhkKFVNUQVRFTUVOVF9LSU5EX0hFQUxUSBAGEh0KGVNUQVRFTUVOVF9LSU5EX1BSRUZFUkVOQ0UQBxIdChlTVEFURU1FTlRfS0lORF9QT1NTRVNTSU9OEAgSFwoTU1RBVEVNRU5UX0tJTkRfUExBThAJYgZwcm90bzM", [file_google_protobuf_timestamp, file_recollect_v1_external_communication, file_recollect_v1_message, file_recollect_v1_recall]);
 
 /**
- * Token budget of a context, estimated at four bytes each in the format asked for. 0 means the
- * default. None may be negative. What a tier does not use passes to the next, and what the
- * last one does not use to a turn that was shortened (not past a `hot` that is given). Everything in
- * `rendered` counts towards the total: anchors, group messages, summary, ids, titles, markup and
- * escapes. If that leaves less than the tiers' budgets, each tier gets its share of the rest.
+ * A sentence in which a user said something lasting of themself, or how to be answered, in the words
+ * that were used.
  *
- * The defaults are settings: `context_hot_tokens`, `context_warm_tokens`, `context_cold_tokens` and
- * `context_tokens`.
+ * @generated from message recollect.v1.ProfileStatement
+ */
+export type ProfileStatement = Message<"recollect.v1.ProfileStatement"> & {
+  /**
+   * The sentence, on one line.
+   *
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * What it is of.
+   *
+   * @generated from field: recollect.v1.StatementKind kind = 2;
+   */
+  kind: StatementKind;
+
+  /**
+   * The conversation it is from.
+   *
+   * @generated from field: string conversation_id = 3;
+   */
+  conversationId: string;
+
+  /**
+   * The line of its message in the transcript.
+   *
+   * @generated from field: int64 sequence = 4;
+   */
+  sequence: bigint;
+
+  /**
+   * The time at which it was said.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 5;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * Who said it, where the message names a sender.
+   *
+   * @generated from field: string sender = 6;
+   */
+  sender: string;
+
+  /**
+   * Probability, from 0 to 1, that it is such a statement.
+   *
+   * @generated from field: double score = 7;
+   */
+  score: number;
+};
+
+/**
+ * Describes the message recollect.v1.ProfileStatement.
+ * Use `create(ProfileStatementSchema)` to create a new message.
+ */
+export const ProfileStatementSchema: GenMessage<ProfileStatement> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_context, 0);
+
+/**
+ * Token budget of a context, estimated at four bytes each in the format asked for. What is unset has
+ * its default; a `total` of 0 is unset too. None may be negative. What a tier does not use passes to
+ * the next, and what the last one does not use to a turn that was shortened (not past a `hot` that is
+ * given). Everything in `rendered` counts towards the total: profile, anchors, group messages,
+ * summary, ids, titles, markup and escapes. If that leaves less than the tiers' budgets, each tier
+ * gets its share of the rest.
+ *
+ * The defaults are settings: `profile_tokens`, `context_hot_tokens`, `context_warm_tokens`,
+ * `context_cold_tokens` and `context_tokens`.
  *
  * @generated from message recollect.v1.ContextBudget
  */
 export type ContextBudget = Message<"recollect.v1.ContextBudget"> & {
   /**
    * For the hot tier. Default 1500, and what the newest turn needs of the warm tier's budget to
-   * stay whole.
+   * stay whole. The newest turn is there with 0 too, shortened.
    *
-   * @generated from field: int32 hot = 1;
+   * @generated from field: optional int32 hot = 1;
    */
-  hot: number;
+  hot?: number | undefined;
 
   /**
-   * For the warm tier, with the compression summary. Default 2000.
+   * For the warm tier, with the compression summary. Default 2000. 0: no earlier turns.
    *
-   * @generated from field: int32 warm = 2;
+   * @generated from field: optional int32 warm = 2;
    */
-  warm: number;
+  warm?: number | undefined;
 
   /**
-   * For the cold tier. Default 900.
+   * For the cold tier. Default 900. 0: nothing is recalled.
    *
-   * @generated from field: int32 cold = 3;
+   * @generated from field: optional int32 cold = 3;
    */
-  cold: number;
+  cold?: number | undefined;
 
   /**
    * For everything. Default 4400. If only this is set, each tier has its usual share of it.
@@ -63,6 +128,14 @@ export type ContextBudget = Message<"recollect.v1.ContextBudget"> & {
    * @generated from field: int32 total = 4;
    */
   total: number;
+
+  /**
+   * For the profile, of which a context has an eighth of its total at the most. Default 400. 0: no
+   * profile.
+   *
+   * @generated from field: optional int32 profile = 5;
+   */
+  profile?: number | undefined;
 };
 
 /**
@@ -70,7 +143,7 @@ export type ContextBudget = Message<"recollect.v1.ContextBudget"> & {
  * Use `create(ContextBudgetSchema)` to create a new message.
  */
 export const ContextBudgetSchema: GenMessage<ContextBudget> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 0);
+  messageDesc(file_recollect_v1_context, 1);
 
 /**
  * Part of a conversation.
@@ -98,7 +171,7 @@ export type ConversationPart = Message<"recollect.v1.ConversationPart"> & {
  * Use `create(ConversationPartSchema)` to create a new message.
  */
 export const ConversationPartSchema: GenMessage<ConversationPart> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 1);
+  messageDesc(file_recollect_v1_context, 2);
 
 /**
  * Tier and summary that a caller recorded of a turn, for the contexts that BuildContext packs.
@@ -137,7 +210,7 @@ export type TurnMemory = Message<"recollect.v1.TurnMemory"> & {
  * Use `create(TurnMemorySchema)` to create a new message.
  */
 export const TurnMemorySchema: GenMessage<TurnMemory> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 2);
+  messageDesc(file_recollect_v1_context, 3);
 
 /**
  * A packed message.
@@ -168,8 +241,8 @@ export type ContextMessage = Message<"recollect.v1.ContextMessage"> & {
   tokens: number;
 
   /**
-   * Its relevance, from 0 to 1: half recency, three tenths similarity to the message, a fifth the
-   * confidence of an anchor that came from it.
+   * Its relevance, from 0 to 1: of a recalled message its score, of one of the conversation itself
+   * the share of the words of the message to be answered that it has.
    *
    * @generated from field: double relevance = 4;
    */
@@ -191,8 +264,8 @@ export type ContextMessage = Message<"recollect.v1.ContextMessage"> & {
   isExcerpt: boolean;
 
   /**
-   * Of a recalled message: the probability, from 0 to 1, that its turn helps to answer the message,
-   * as in SearchHit. 0 for others.
+   * Of a message that ranked among the first: the probability, from 0 to 1, that it helps to answer
+   * the message, as in SearchHit. It says how sure that is; the rank chose. 0 for others.
    *
    * @generated from field: double score = 7;
    */
@@ -221,7 +294,7 @@ export type ContextMessage = Message<"recollect.v1.ContextMessage"> & {
  * Use `create(ContextMessageSchema)` to create a new message.
  */
 export const ContextMessageSchema: GenMessage<ContextMessage> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 3);
+  messageDesc(file_recollect_v1_context, 4);
 
 /**
  * Source of recalled messages: a conversation, or one place of a long one. Turns of a conversation
@@ -283,8 +356,8 @@ export type RecalledSource = Message<"recollect.v1.RecalledSource"> & {
   score: number;
 
   /**
-   * The abbreviation of the conversation, cut if it is long, in the first source of each
-   * conversation. Unset if the conversation has none, and for the one that continues.
+   * The abbreviation of the conversation, whole, in the first source of each conversation, where
+   * the budget holds it beside the messages. Unset otherwise, and for the one that continues.
    *
    * @generated from field: string abbreviation = 8;
    */
@@ -306,6 +379,14 @@ export type RecalledSource = Message<"recollect.v1.RecalledSource"> & {
   tokens: number;
 
   /**
+   * True if none of its messages scores high enough to be likely to help. `rendered` says
+   * `certainty="low"`, or "(unsure)" in a recall block.
+   *
+   * @generated from field: bool is_unsure = 12;
+   */
+  isUnsure: boolean;
+
+  /**
    * True for the conversation before this one. In its first turns a conversation that began within
    * an hour of that one's end, with the same people, gets its abbreviation, whatever the message is.
    *
@@ -319,7 +400,7 @@ export type RecalledSource = Message<"recollect.v1.RecalledSource"> & {
  * Use `create(RecalledSourceSchema)` to create a new message.
  */
 export const RecalledSourceSchema: GenMessage<RecalledSource> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 4);
+  messageDesc(file_recollect_v1_context, 5);
 
 /**
  * A message that another member of the conversation's group wrote, who is not an owner. Nobody
@@ -369,7 +450,7 @@ export type GroupMessage = Message<"recollect.v1.GroupMessage"> & {
  * Use `create(GroupMessageSchema)` to create a new message.
  */
 export const GroupMessageSchema: GenMessage<GroupMessage> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 5);
+  messageDesc(file_recollect_v1_context, 6);
 
 /**
  * Use of a tier's budget.
@@ -425,7 +506,7 @@ export type TierAllocation = Message<"recollect.v1.TierAllocation"> & {
  * Use `create(TierAllocationSchema)` to create a new message.
  */
 export const TierAllocationSchema: GenMessage<TierAllocation> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 6);
+  messageDesc(file_recollect_v1_context, 7);
 
 /**
  * A message that was considered and left out.
@@ -482,7 +563,7 @@ export type DroppedMessage = Message<"recollect.v1.DroppedMessage"> & {
  * Use `create(DroppedMessageSchema)` to create a new message.
  */
 export const DroppedMessageSchema: GenMessage<DroppedMessage> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 7);
+  messageDesc(file_recollect_v1_context, 8);
 
 /**
  * A move of a conversation between tiers.
@@ -531,7 +612,7 @@ export type TierTransition = Message<"recollect.v1.TierTransition"> & {
  * Use `create(TierTransitionSchema)` to create a new message.
  */
 export const TierTransitionSchema: GenMessage<TierTransition> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 8);
+  messageDesc(file_recollect_v1_context, 9);
 
 /**
  * Source of a piece of context.
@@ -555,10 +636,10 @@ export enum ContextTier {
   HOT = 1,
 
   /**
-   * The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly spaced
-   * ones, those that anchors came from, and the last ones. Of a conversation: within `warm_for` it
-   * was hot, fetched, found by a search, or packed into a context of another one; it then counts as
-   * recent.
+   * Earlier turns of this conversation; of a long one the last ones, the first one and evenly spaced
+   * ones, as their summaries where these are recorded and the turns do not fit. Of a conversation:
+   * within `warm_for` it was hot, fetched, found by a search, or packed into a context of another
+   * one. That changes nothing of what is recalled.
    *
    * @generated from enum value: CONTEXT_TIER_WARM = 2;
    */
@@ -644,4 +725,129 @@ export enum ContextFormat {
  */
 export const ContextFormatSchema: GenEnum<ContextFormat> = /*@__PURE__*/
   enumDesc(file_recollect_v1_context, 1);
+
+/**
+ * How much of what was said elsewhere a context has.
+ *
+ * @generated from enum recollect.v1.RecallDial
+ */
+export enum RecallDial {
+  /**
+   * Unset: the setting `recall`, which is all.
+   *
+   * @generated from enum value: RECALL_DIAL_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Everything, where the budget holds it; else what ranks first, until the budget is used. What may
+   * not help is marked as unsure.
+   *
+   * @generated from enum value: RECALL_DIAL_ALL = 1;
+   */
+  ALL = 1,
+
+  /**
+   * Only messages that are likely to help.
+   *
+   * @generated from enum value: RECALL_DIAL_LIKELY = 2;
+   */
+  LIKELY = 2,
+
+  /**
+   * Nothing.
+   *
+   * @generated from enum value: RECALL_DIAL_NONE = 3;
+   */
+  NONE = 3,
+}
+
+/**
+ * Describes the enum recollect.v1.RecallDial.
+ */
+export const RecallDialSchema: GenEnum<RecallDial> = /*@__PURE__*/
+  enumDesc(file_recollect_v1_context, 2);
+
+/**
+ * What a statement of a user is of.
+ *
+ * @generated from enum recollect.v1.StatementKind
+ */
+export enum StatementKind {
+  /**
+   * Unset. Never answered.
+   *
+   * @generated from enum value: STATEMENT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * How the assistant is to answer or to act from then on.
+   *
+   * @generated from enum value: STATEMENT_KIND_INSTRUCTION = 1;
+   */
+  INSTRUCTION = 1,
+
+  /**
+   * Name, age, origin, languages and the like.
+   *
+   * @generated from enum value: STATEMENT_KIND_IDENTITY = 2;
+   */
+  IDENTITY = 2,
+
+  /**
+   * Family, friends, colleagues and animals.
+   *
+   * @generated from enum value: STATEMENT_KIND_PEOPLE = 3;
+   */
+  PEOPLE = 3,
+
+  /**
+   * Where and how the user lives.
+   *
+   * @generated from enum value: STATEMENT_KIND_HOME = 4;
+   */
+  HOME = 4,
+
+  /**
+   * Work, studies and the tools of these.
+   *
+   * @generated from enum value: STATEMENT_KIND_WORK = 5;
+   */
+  WORK = 5,
+
+  /**
+   * Health, diet, habits.
+   *
+   * @generated from enum value: STATEMENT_KIND_HEALTH = 6;
+   */
+  HEALTH = 6,
+
+  /**
+   * Likes and dislikes.
+   *
+   * @generated from enum value: STATEMENT_KIND_PREFERENCE = 7;
+   */
+  PREFERENCE = 7,
+
+  /**
+   * What the user owns or uses.
+   *
+   * @generated from enum value: STATEMENT_KIND_POSSESSION = 8;
+   */
+  POSSESSION = 8,
+
+  /**
+   * What the user intends, and events in the user's life.
+   *
+   * @generated from enum value: STATEMENT_KIND_PLAN = 9;
+   */
+  PLAN = 9,
+}
+
+/**
+ * Describes the enum recollect.v1.StatementKind.
+ */
+export const StatementKindSchema: GenEnum<StatementKind> = /*@__PURE__*/
+  enumDesc(file_recollect_v1_context, 3);
 

@@ -10,7 +10,7 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Anchor, AnchorSource } from "./anchor_pb.js";
 import { file_recollect_v1_anchor } from "./anchor_pb.js";
-import type { ContextBudget, ContextFormat, ContextMessage, ConversationPart, DroppedMessage, GroupMessage, RecalledSource, TierAllocation, TierTransition } from "./context_pb.js";
+import type { ContextBudget, ContextFormat, ContextMessage, ConversationPart, DroppedMessage, GroupMessage, ProfileStatement, RecallDial, RecalledSource, TierAllocation, TierTransition } from "./context_pb.js";
 import { file_recollect_v1_context } from "./context_pb.js";
 import type { SplitSuggestion } from "./conversation_pb.js";
 import { file_recollect_v1_conversation } from "./conversation_pb.js";
@@ -25,7 +25,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/recall_service.proto.
  */
 export const file_recollect_v1_recall_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFyZWNvbGxlY3QvdjEvcmVjYWxsX3NlcnZpY2UucHJvdG8SDHJlY29sbGVjdC52MSL0AQoNU2VhcmNoUmVxdWVzdBINCgVxdWVyeRgBIAEoCRINCgVsaW1pdBgCIAEoBRIPCgdjaGFubmVsGAMgASgJEisKCmRhdGVfcmFuZ2UYBCABKAsyFy5yZWNvbGxlY3QudjEuRGF0ZVJhbmdlEhcKD2NvbnZlcnNhdGlvbl9pZBgFIAEoCRIOCgZ0b3BpY3MYBiADKAkSFAoMcGFydGljaXBhbnRzGAcgAygJEg8KB2V4cGxhaW4YCCABKAgSFgoJbWluX3Njb3JlGBQgASgBSACIAQESEQoJdGltZV96b25lGBUgASgJQgwKCl9taW5fc2NvcmUizAEKDlNlYXJjaFJlc3BvbnNlEisKB3Jlc3VsdHMYASADKAsyGi5yZWNvbGxlY3QudjEuU2VhcmNoUmVzdWx0EiUKBGhpdHMYAiADKAsyFy5yZWNvbGxlY3QudjEuU2VhcmNoSGl0EhUKDXRvdGFsX21hdGNoZXMYAyABKAMSEAoIbGVnc19ydW4YBCADKAkSKwoIZGVncmFkZWQYBSADKAsyGS5yZWNvbGxlY3QudjEuRGVncmFkZWRMZWcSEAoIaGFzX21vcmUYBiABKAgicwoTRmV0Y2hDb250ZXh0UmVxdWVzdBIXCg9jb252ZXJzYXRpb25faWQYASABKAkSKwoKdHVybl9yYW5nZRgCIAEoCzIXLnJlY29sbGVjdC52MS5UdXJuUmFuZ2USFgoOYWZ0ZXJfc2VxdWVuY2UYFCABKAMiwgEKFEZldGNoQ29udGV4dFJlc3BvbnNlEhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIZChFjb252ZXJzYXRpb25fbmFtZRgCIAEoCRIPCgdjaGFubmVsGAMgASgJEicKCG1lc3NhZ2VzGAQgAygLMhUucmVjb2xsZWN0LnYxLk1lc3NhZ2USEwoLdG90YWxfdHVybnMYBSABKAUSFQoNZGFtYWdlZF9saW5lcxgGIAEoBRIQCghoYXNfbW9yZRgHIAEoCCKwAQoNUmVjZW50UmVxdWVzdBINCgVsaW1pdBgBIAEoBRIqCgZiZWZvcmUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWFmdGVyGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdjaGFubmVsGAQgASgJEigKBW9yZGVyGAUgASgOMhkucmVjb2xsZWN0LnYxLlJlY2VudE9yZGVyIlsKDlJlY2VudFJlc3BvbnNlEjcKDWNvbnZlcnNhdGlvbnMYASADKAsyIC5yZWNvbGxlY3QudjEuUmVjZW50Q29udmVyc2F0aW9uEhAKCGhhc19tb3JlGAIgASgIIuQCChNCdWlsZENvbnRleHRSZXF1ZXN0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEisKBmJ1ZGdldBgDIAEoCzIbLnJlY29sbGVjdC52MS5Db250ZXh0QnVkZ2V0EisKBmZvcm1hdBgEIAEoDjIbLnJlY29sbGVjdC52MS5Db250ZXh0Rm9ybWF0EhUKDWluY2x1ZGVfZ3JvdXAYBSABKAgSDwoHZXhwbGFpbhgGIAEoCBINCgVxdWVyeRgHIAEoCRIRCgl0aW1lX3pvbmUYCCABKAkSDgoGc2VuZGVyGAkgASgJEi8KB2luY2x1ZGUYCiADKAsyHi5yZWNvbGxlY3QudjEuQ29udmVyc2F0aW9uUGFydBIvCgdleGNsdWRlGAsgAygLMh4ucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvblBhcnQSDQoFbWFya3MYDCABKAgi7gQKFEJ1aWxkQ29udGV4dFJlc3BvbnNlEikKA2hvdBgBIAMoCzIcLnJlY29sbGVjdC52MS5Db250ZXh0TWVzc2FnZRIqCgR3YXJtGAIgAygLMhwucmVjb2xsZWN0LnYxLkNvbnRleHRNZXNzYWdlEioKBGNvbGQYAyADKAsyHC5yZWNvbGxlY3QudjEuQ29udGV4dE1lc3NhZ2USJQoHYW5jaG9ycxgEIAMoCzIULnJlY29sbGVjdC52MS5BbmNob3ISGwoTY29tcHJlc3Npb25fc3VtbWFyeRgFIAEoCRIwCgphbGxvY2F0aW9uGAYgAygLMhwucmVjb2xsZWN0LnYxLlRpZXJBbGxvY2F0aW9uEi0KB2Ryb3BwZWQYByADKAsyHC5yZWNvbGxlY3QudjEuRHJvcHBlZE1lc3NhZ2USEAoIcmVuZGVyZWQYCCABKAkSKwoIZGVncmFkZWQYCSADKAsyGS5yZWNvbGxlY3QudjEuRGVncmFkZWRMZWcSKQoFZ3JvdXAYCiADKAsyGi5yZWNvbGxlY3QudjEuR3JvdXBNZXNzYWdlEhAKCGhhc19tb3JlGAsgASgIEi0KB3NvdXJjZXMYDCADKAsyHC5yZWNvbGxlY3QudjEuUmVjYWxsZWRTb3VyY2USFwoPcmVuZGVyZWRfdG9rZW5zGA0gASgFEhoKEmNvbmRlbnNlZF9tZXNzYWdlcxgOIAEoBRI3ChBzcGxpdF9zdWdnZXN0aW9uGA8gASgLMh0ucmVjb2xsZWN0LnYxLlNwbGl0U3VnZ2VzdGlvbhIVCg1zeXN0ZW1fcHJvbXB0GBAgASgJIlwKGkxpc3RUaWVyVHJhbnNpdGlvbnNSZXF1ZXN0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJpChtMaXN0VGllclRyYW5zaXRpb25zUmVzcG9uc2USMQoLdHJhbnNpdGlvbnMYASADKAsyHC5yZWNvbGxlY3QudjEuVGllclRyYW5zaXRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlEKEkxpc3RBbmNob3JzUmVxdWVzdBILCgNrZXkYASABKAkSGgoSaW5jbHVkZV9zdXBlcnNlZGVkGAIgASgIEhIKCnBhZ2VfdG9rZW4YFCABKAkiVQoTTGlzdEFuY2hvcnNSZXNwb25zZRIlCgdhbmNob3JzGAEgAygLMhQucmVjb2xsZWN0LnYxLkFuY2hvchIXCg9uZXh0X3BhZ2VfdG9rZW4YFCABKAkilgEKEFNldEFuY2hvclJlcXVlc3QSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJEhcKCmNvbmZpZGVuY2UYAyABKAFIAIgBARIqCgZzb3VyY2UYBCABKAsyGi5yZWNvbGxlY3QudjEuQW5jaG9yU291cmNlEhIKCnJlcXVlc3RfaWQYBSABKAlCDQoLX2NvbmZpZGVuY2UiOQoRU2V0QW5jaG9yUmVzcG9uc2USJAoGYW5jaG9yGAEgASgLMhQucmVjb2xsZWN0LnYxLkFuY2hvciI2ChNEZWxldGVBbmNob3JSZXF1ZXN0EgsKA2tleRgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJIj0KFERlbGV0ZUFuY2hvclJlc3BvbnNlEiUKB2FuY2hvcnMYASADKAsyFC5yZWNvbGxlY3QudjEuQW5jaG9yKmkKC1JlY2VudE9yZGVyEhwKGFJFQ0VOVF9PUkRFUl9VTlNQRUNJRklFRBAAEh0KGVJFQ0VOVF9PUkRFUl9ORVdFU1RfRklSU1QQARIdChlSRUNFTlRfT1JERVJfT0xERVNUX0ZJUlNUEAIy/AUKDVJlY2FsbFNlcnZpY2USTQoGU2VhcmNoEhsucmVjb2xsZWN0LnYxLlNlYXJjaFJlcXVlc3QaHC5yZWNvbGxlY3QudjEuU2VhcmNoUmVzcG9uc2UiCJACAdrbGAEGEl8KDEZldGNoQ29udGV4dBIhLnJlY29sbGVjdC52MS5GZXRjaENvbnRleHRSZXF1ZXN0GiIucmVjb2xsZWN0LnYxLkZldGNoQ29udGV4dFJlc3BvbnNlIgiQAgHa2xgBBhJNCgZSZWNlbnQSGy5yZWNvbGxlY3QudjEuUmVjZW50UmVxdWVzdBocLnJlY29sbGVjdC52MS5SZWNlbnRSZXNwb25zZSIIkAIB2tsYAQYSXwoMQnVpbGRDb250ZXh0EiEucmVjb2xsZWN0LnYxLkJ1aWxkQ29udGV4dFJlcXVlc3QaIi5yZWNvbGxlY3QudjEuQnVpbGRDb250ZXh0UmVzcG9uc2UiCJACAdrbGAEGEnQKE0xpc3RUaWVyVHJhbnNpdGlvbnMSKC5yZWNvbGxlY3QudjEuTGlzdFRpZXJUcmFuc2l0aW9uc1JlcXVlc3QaKS5yZWNvbGxlY3QudjEuTGlzdFRpZXJUcmFuc2l0aW9uc1Jlc3BvbnNlIgiQAgHa2xgBBhJcCgtMaXN0QW5jaG9ycxIgLnJlY29sbGVjdC52MS5MaXN0QW5jaG9yc1JlcXVlc3QaIS5yZWNvbGxlY3QudjEuTGlzdEFuY2hvcnNSZXNwb25zZSIIkAIB2tsYAQYSVgoJU2V0QW5jaG9yEh4ucmVjb2xsZWN0LnYxLlNldEFuY2hvclJlcXVlc3QaHy5yZWNvbGxlY3QudjEuU2V0QW5jaG9yUmVzcG9uc2UiCJACAtrbGAEHEl8KDERlbGV0ZUFuY2hvchIhLnJlY29sbGVjdC52MS5EZWxldGVBbmNob3JSZXF1ZXN0GiIucmVjb2xsZWN0LnYxLkRlbGV0ZUFuY2hvclJlc3BvbnNlIgiQAgLa2xgBB2IGcHJvdG8z", [file_google_protobuf_timestamp, file_recollect_v1_anchor, file_recollect_v1_context, file_recollect_v1_conversation, file_recollect_v1_message, file_recollect_v1_recall, file_recollect_v1_scope]);
+  fileDesc("CiFyZWNvbGxlY3QvdjEvcmVjYWxsX3NlcnZpY2UucHJvdG8SDHJlY29sbGVjdC52MSL0AQoNU2VhcmNoUmVxdWVzdBINCgVxdWVyeRgBIAEoCRINCgVsaW1pdBgCIAEoBRIPCgdjaGFubmVsGAMgASgJEisKCmRhdGVfcmFuZ2UYBCABKAsyFy5yZWNvbGxlY3QudjEuRGF0ZVJhbmdlEhcKD2NvbnZlcnNhdGlvbl9pZBgFIAEoCRIOCgZ0b3BpY3MYBiADKAkSFAoMcGFydGljaXBhbnRzGAcgAygJEg8KB2V4cGxhaW4YCCABKAgSFgoJbWluX3Njb3JlGBQgASgBSACIAQESEQoJdGltZV96b25lGBUgASgJQgwKCl9taW5fc2NvcmUizAEKDlNlYXJjaFJlc3BvbnNlEisKB3Jlc3VsdHMYASADKAsyGi5yZWNvbGxlY3QudjEuU2VhcmNoUmVzdWx0EiUKBGhpdHMYAiADKAsyFy5yZWNvbGxlY3QudjEuU2VhcmNoSGl0EhUKDXRvdGFsX21hdGNoZXMYAyABKAMSEAoIbGVnc19ydW4YBCADKAkSKwoIZGVncmFkZWQYBSADKAsyGS5yZWNvbGxlY3QudjEuRGVncmFkZWRMZWcSEAoIaGFzX21vcmUYBiABKAgicwoTRmV0Y2hDb250ZXh0UmVxdWVzdBIXCg9jb252ZXJzYXRpb25faWQYASABKAkSKwoKdHVybl9yYW5nZRgCIAEoCzIXLnJlY29sbGVjdC52MS5UdXJuUmFuZ2USFgoOYWZ0ZXJfc2VxdWVuY2UYFCABKAMiwgEKFEZldGNoQ29udGV4dFJlc3BvbnNlEhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIZChFjb252ZXJzYXRpb25fbmFtZRgCIAEoCRIPCgdjaGFubmVsGAMgASgJEicKCG1lc3NhZ2VzGAQgAygLMhUucmVjb2xsZWN0LnYxLk1lc3NhZ2USEwoLdG90YWxfdHVybnMYBSABKAUSFQoNZGFtYWdlZF9saW5lcxgGIAEoBRIQCghoYXNfbW9yZRgHIAEoCCKwAQoNUmVjZW50UmVxdWVzdBINCgVsaW1pdBgBIAEoBRIqCgZiZWZvcmUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWFmdGVyGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdjaGFubmVsGAQgASgJEigKBW9yZGVyGAUgASgOMhkucmVjb2xsZWN0LnYxLlJlY2VudE9yZGVyIlsKDlJlY2VudFJlc3BvbnNlEjcKDWNvbnZlcnNhdGlvbnMYASADKAsyIC5yZWNvbGxlY3QudjEuUmVjZW50Q29udmVyc2F0aW9uEhAKCGhhc19tb3JlGAIgASgIIo4DChNCdWlsZENvbnRleHRSZXF1ZXN0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEisKBmJ1ZGdldBgDIAEoCzIbLnJlY29sbGVjdC52MS5Db250ZXh0QnVkZ2V0EisKBmZvcm1hdBgEIAEoDjIbLnJlY29sbGVjdC52MS5Db250ZXh0Rm9ybWF0EhUKDWluY2x1ZGVfZ3JvdXAYBSABKAgSDwoHZXhwbGFpbhgGIAEoCBINCgVxdWVyeRgHIAEoCRIRCgl0aW1lX3pvbmUYCCABKAkSDgoGc2VuZGVyGAkgASgJEi8KB2luY2x1ZGUYCiADKAsyHi5yZWNvbGxlY3QudjEuQ29udmVyc2F0aW9uUGFydBIvCgdleGNsdWRlGAsgAygLMh4ucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvblBhcnQSDQoFbWFya3MYDCABKAgSKAoGcmVjYWxsGA0gASgOMhgucmVjb2xsZWN0LnYxLlJlY2FsbERpYWwiuQUKFEJ1aWxkQ29udGV4dFJlc3BvbnNlEikKA2hvdBgBIAMoCzIcLnJlY29sbGVjdC52MS5Db250ZXh0TWVzc2FnZRIqCgR3YXJtGAIgAygLMhwucmVjb2xsZWN0LnYxLkNvbnRleHRNZXNzYWdlEioKBGNvbGQYAyADKAsyHC5yZWNvbGxlY3QudjEuQ29udGV4dE1lc3NhZ2USJQoHYW5jaG9ycxgEIAMoCzIULnJlY29sbGVjdC52MS5BbmNob3ISGwoTY29tcHJlc3Npb25fc3VtbWFyeRgFIAEoCRIwCgphbGxvY2F0aW9uGAYgAygLMhwucmVjb2xsZWN0LnYxLlRpZXJBbGxvY2F0aW9uEi0KB2Ryb3BwZWQYByADKAsyHC5yZWNvbGxlY3QudjEuRHJvcHBlZE1lc3NhZ2USEAoIcmVuZGVyZWQYCCABKAkSKwoIZGVncmFkZWQYCSADKAsyGS5yZWNvbGxlY3QudjEuRGVncmFkZWRMZWcSKQoFZ3JvdXAYCiADKAsyGi5yZWNvbGxlY3QudjEuR3JvdXBNZXNzYWdlEhAKCGhhc19tb3JlGAsgASgIEi0KB3NvdXJjZXMYDCADKAsyHC5yZWNvbGxlY3QudjEuUmVjYWxsZWRTb3VyY2USFwoPcmVuZGVyZWRfdG9rZW5zGA0gASgFEhoKEmNvbmRlbnNlZF9tZXNzYWdlcxgOIAEoBRI3ChBzcGxpdF9zdWdnZXN0aW9uGA8gASgLMh0ucmVjb2xsZWN0LnYxLlNwbGl0U3VnZ2VzdGlvbhIVCg1zeXN0ZW1fcHJvbXB0GBAgASgJEi8KB3Byb2ZpbGUYESADKAsyHi5yZWNvbGxlY3QudjEuUHJvZmlsZVN0YXRlbWVudBIYChBwcm9maWxlX2xlZnRfb3V0GBIgASgFIlwKGkxpc3RUaWVyVHJhbnNpdGlvbnNSZXF1ZXN0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJpChtMaXN0VGllclRyYW5zaXRpb25zUmVzcG9uc2USMQoLdHJhbnNpdGlvbnMYASADKAsyHC5yZWNvbGxlY3QudjEuVGllclRyYW5zaXRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlEKEkxpc3RBbmNob3JzUmVxdWVzdBILCgNrZXkYASABKAkSGgoSaW5jbHVkZV9zdXBlcnNlZGVkGAIgASgIEhIKCnBhZ2VfdG9rZW4YFCABKAkiVQoTTGlzdEFuY2hvcnNSZXNwb25zZRIlCgdhbmNob3JzGAEgAygLMhQucmVjb2xsZWN0LnYxLkFuY2hvchIXCg9uZXh0X3BhZ2VfdG9rZW4YFCABKAkilgEKEFNldEFuY2hvclJlcXVlc3QSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJEhcKCmNvbmZpZGVuY2UYAyABKAFIAIgBARIqCgZzb3VyY2UYBCABKAsyGi5yZWNvbGxlY3QudjEuQW5jaG9yU291cmNlEhIKCnJlcXVlc3RfaWQYBSABKAlCDQoLX2NvbmZpZGVuY2UiOQoRU2V0QW5jaG9yUmVzcG9uc2USJAoGYW5jaG9yGAEgASgLMhQucmVjb2xsZWN0LnYxLkFuY2hvciI2ChNEZWxldGVBbmNob3JSZXF1ZXN0EgsKA2tleRgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJIj0KFERlbGV0ZUFuY2hvclJlc3BvbnNlEiUKB2FuY2hvcnMYASADKAsyFC5yZWNvbGxlY3QudjEuQW5jaG9yKmkKC1JlY2VudE9yZGVyEhwKGFJFQ0VOVF9PUkRFUl9VTlNQRUNJRklFRBAAEh0KGVJFQ0VOVF9PUkRFUl9ORVdFU1RfRklSU1QQARIdChlSRUNFTlRfT1JERVJfT0xERVNUX0ZJUlNUEAIy/AUKDVJlY2FsbFNlcnZpY2USTQoGU2VhcmNoEhsucmVjb2xsZWN0LnYxLlNlYXJjaFJlcXVlc3QaHC5yZWNvbGxlY3QudjEuU2VhcmNoUmVzcG9uc2UiCJACAdrbGAEGEl8KDEZldGNoQ29udGV4dBIhLnJlY29sbGVjdC52MS5GZXRjaENvbnRleHRSZXF1ZXN0GiIucmVjb2xsZWN0LnYxLkZldGNoQ29udGV4dFJlc3BvbnNlIgiQAgHa2xgBBhJNCgZSZWNlbnQSGy5yZWNvbGxlY3QudjEuUmVjZW50UmVxdWVzdBocLnJlY29sbGVjdC52MS5SZWNlbnRSZXNwb25zZSIIkAIB2tsYAQYSXwoMQnVpbGRDb250ZXh0EiEucmVjb2xsZWN0LnYxLkJ1aWxkQ29udGV4dFJlcXVlc3QaIi5yZWNvbGxlY3QudjEuQnVpbGRDb250ZXh0UmVzcG9uc2UiCJACAdrbGAEGEnQKE0xpc3RUaWVyVHJhbnNpdGlvbnMSKC5yZWNvbGxlY3QudjEuTGlzdFRpZXJUcmFuc2l0aW9uc1JlcXVlc3QaKS5yZWNvbGxlY3QudjEuTGlzdFRpZXJUcmFuc2l0aW9uc1Jlc3BvbnNlIgiQAgHa2xgBBhJcCgtMaXN0QW5jaG9ycxIgLnJlY29sbGVjdC52MS5MaXN0QW5jaG9yc1JlcXVlc3QaIS5yZWNvbGxlY3QudjEuTGlzdEFuY2hvcnNSZXNwb25zZSIIkAIB2tsYAQYSVgoJU2V0QW5jaG9yEh4ucmVjb2xsZWN0LnYxLlNldEFuY2hvclJlcXVlc3QaHy5yZWNvbGxlY3QudjEuU2V0QW5jaG9yUmVzcG9uc2UiCJACAtrbGAEHEl8KDERlbGV0ZUFuY2hvchIhLnJlY29sbGVjdC52MS5EZWxldGVBbmNob3JSZXF1ZXN0GiIucmVjb2xsZWN0LnYxLkRlbGV0ZUFuY2hvclJlc3BvbnNlIgiQAgLa2xgBB2IGcHJvdG8z", [file_google_protobuf_timestamp, file_recollect_v1_anchor, file_recollect_v1_context, file_recollect_v1_conversation, file_recollect_v1_message, file_recollect_v1_recall, file_recollect_v1_scope]);
 
 /**
  * Request to search. Every filter that is set must match.
@@ -374,7 +374,9 @@ export const RecentResponseSchema: GenMessage<RecentResponse> = /*@__PURE__*/
  */
 export type BuildContextRequest = Message<"recollect.v1.BuildContextRequest"> & {
   /**
-   * The conversation that continues. `conv-` and a ULID. Required.
+   * The conversation that continues. `conv-` and a ULID. Unset: the context is for a conversation
+   * that does not exist yet, with the profile and what is recalled for `message`, which is required
+   * then.
    *
    * @generated from field: string conversation_id = 1;
    */
@@ -382,7 +384,7 @@ export type BuildContextRequest = Message<"recollect.v1.BuildContextRequest"> & 
 
   /**
    * The message to be answered. At most 1 MiB. Empty: the one that the conversation ends with, if a
-   * user wrote it; else hot, warm and anchors only are requested. Dates in it count as in
+   * user wrote it; else hot, warm, profile and anchors only are requested. Dates in it count as in
    * `SearchRequest.query`. A short one that does not say alone what it is about ("When was that?")
    * is looked for with the user's message before it.
    *
@@ -413,7 +415,7 @@ export type BuildContextRequest = Message<"recollect.v1.BuildContextRequest"> & 
   includeGroup: boolean;
 
   /**
-   * Lists in `dropped` what scored below the threshold too, the best first, at most 10.
+   * Lists in `dropped` what scored too low for RECALL_DIAL_LIKELY too, the best first, at most 10.
    *
    * @generated from field: bool explain = 6;
    */
@@ -464,12 +466,19 @@ export type BuildContextRequest = Message<"recollect.v1.BuildContextRequest"> & 
   exclude: ConversationPart[];
 
   /**
-   * Marks each message in the XML of `rendered` with its tier and its relevance, and each anchor with
-   * the message that it came from.
+   * Marks each message in the XML of `rendered` with its tier and its relevance, and each anchor and
+   * statement with the message that it came from.
    *
    * @generated from field: bool marks = 12;
    */
   marks: boolean;
+
+  /**
+   * How much of what was said elsewhere is recalled.
+   *
+   * @generated from field: recollect.v1.RecallDial recall = 13;
+   */
+  recall: RecallDial;
 };
 
 /**
@@ -496,21 +505,20 @@ export type BuildContextResponse = Message<"recollect.v1.BuildContextResponse"> 
   hot: ContextMessage[];
 
   /**
-   * Earlier turns of this conversation, oldest first. Chosen in this order of preference: the last
-   * ones before the hot turns, the first turn, those that anchors came from, those that have words
-   * of the message, some evenly spaced.
+   * Earlier turns of this conversation, oldest first: the last ones before the hot turns, the first
+   * turn, those that have words of the message, some evenly spaced. A turn that does not fit is its
+   * summary, where one is recorded.
    *
    * @generated from field: repeated recollect.v1.ContextMessage warm = 2;
    */
   warm: ContextMessage[];
 
   /**
-   * Recalled messages of any conversation that are not in `hot` and `warm`, by whole turns, the
-   * most relevant turn first. They may be from this conversation, including turns that its summary
-   * replaces. Nothing is recalled unless the best turn scores at least the setting
-   * `relevance_threshold`, or about half of it where words were compared and much is stored; then
-   * others are by rank, from at most `recall_limit` sources, with turns behind the first ones. Turns
-   * that ask `message` too and have no answer that says anything are left out.
+   * Messages of any conversation that are not in `hot` and `warm`: all of them where the budget holds
+   * all, else those that a search for `message` ranks first, the best first, until the budget is
+   * used. They may be from this conversation, including turns that its summary replaces. None for a
+   * greeting, thanks, or a command about what is at hand. Turns that ask `message` too and have no
+   * answer that says anything are left out.
    *
    * @generated from field: repeated recollect.v1.ContextMessage cold = 3;
    */
@@ -621,6 +629,22 @@ export type BuildContextResponse = Message<"recollect.v1.BuildContextResponse"> 
    * @generated from field: string system_prompt = 16;
    */
   systemPrompt: string;
+
+  /**
+   * The profile: what users said of themselves and how they want to be answered, as far as
+   * `budget.profile` holds it. Instructions come first, then the others by kind, the newest of each
+   * first.
+   *
+   * @generated from field: repeated recollect.v1.ProfileStatement profile = 17;
+   */
+  profile: ProfileStatement[];
+
+  /**
+   * Number of statements of the profile that were left out for want of room.
+   *
+   * @generated from field: int32 profile_left_out = 18;
+   */
+  profileLeftOut: number;
 };
 
 /**

@@ -1,0 +1,106 @@
+"""The profile of a space's users: their statements in the words that they used, read from the
+transcripts.
+
+Where the statements stand is kept beside the vectors (`services.recall.statements`); the words are
+read from the transcripts each time something changed, so a redacted or deleted sentence is gone at
+once.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.profile import ProfileStatement, Statement, by_turns
+from recollect_server.domain.text import one_line
+from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.recall.statements import read_statements
+from recollect_server.services.space.space import Space
+from recollect_server.services.turns import read_several
+from recollect_server.storage.index.messages import Place
+from recollect_server.storage.vectors.file import VectorsUnavailable
+
+_READ = 200  # statements that are read, in the order in which they get room
+_SURE = (0.8, 0.6)
+"""Probabilities from which statements are read, and get room, before others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    conversation_id: str
+    line: int
+    time: int
+    statement: Statement
+
+
+class Profile:
+    """The profile of a space. Safe to call from any thread."""
+
+    def __init__(self, space: Space, meaning: Meaning) -> None:
+        self._space = space
+        self._meaning = meaning
+        self._read: tuple[object, list[ProfileStatement]] = (None, [])
+
+    def statements(self) -> list[ProfileStatement]:
+        """Return what users said of themselves and how they want to be answered, in the order in
+        which it gets room. Empty where nothing is embedded. Raises DataUnavailable.
+        """
+        if not self._meaning.on:
+            return []
+        try:
+            store = self._meaning.store()
+            version = store, store.statements_version, self._space.index
+            if self._read[0] != version:
+                self._read = version, self._from_transcripts()
+        except VectorsUnavailable:
+            return []
+        return self._read[1]
+
+    def _from_transcripts(self) -> list[ProfileStatement]:
+        chosen = self._chosen()
+        by_conversation: defaultdict[str, set[int]] = defaultdict(set)
+        for it in chosen:
+            by_conversation[it.conversation_id].add(it.line)
+        index = self._space.index
+        numbers = index.conversations.numbers([*by_conversation])
+        places: dict[str, list[Place]] = {
+            name: [
+                place
+                for line in sorted(lines)
+                for place in index.messages.of_lines(numbers[name], line, line)
+            ]
+            for name, lines in by_conversation.items()
+            if name in numbers
+        }
+        texts: dict[tuple[str, int], tuple[str, str]] = {}
+        for name, messages in read_several(self._space, places).items():
+            if isinstance(messages, StorageUnavailable):
+                raise messages
+            for message in messages:
+                texts[name, message.sequence] = message.content, message.sender
+        known: dict[str, ProfileStatement] = {}
+        for it in chosen:
+            content, sender = texts.get((it.conversation_id, it.line), ("", ""))
+            text = one_line(content[it.statement.start : it.statement.end])
+            if text and text.lower() not in known:
+                known[text.lower()] = ProfileStatement(
+                    text,
+                    it.statement.kind,
+                    it.time,
+                    it.conversation_id,
+                    it.line,
+                    it.statement.probability,
+                    sender,
+                )
+        return by_turns(known.values())
+
+    def _chosen(self) -> list[_At]:
+        """Return where the statements stand that are read: the surest before others, of about
+        equally sure ones the newest first.
+        """
+        every = [
+            _At(it.conversation_id, it.line, it.time, statement)
+            for it in self._meaning.store().stated()
+            for statement in read_statements(it.statements)
+        ]
+        every.sort(key=lambda it: sum(it.statement.probability < sure for sure in _SURE))
+        return every[:_READ]

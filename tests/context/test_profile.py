@@ -1,0 +1,192 @@
+"""The profile of a context: what users said of themselves and how they want to be answered, found
+by the real models, through the running server.
+"""
+
+from xml.etree import ElementTree
+
+import orjson
+import pytest
+from recollect.v1 import context_pb2
+from recollect.v1 import conversation_service_pb2 as conversation_api
+
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.context.conftest import built
+from tests.server.conftest import Connect, Service, agent, user
+from tests.waiting import until, until_embedded
+
+XML, RECALL = context_pb2.CONTEXT_FORMAT_XML, context_pb2.CONTEXT_FORMAT_RECALL_BLOCK
+INSTRUCTION = context_pb2.STATEMENT_KIND_INSTRUCTION
+TASKS = (
+    "How does a heat pump work?",
+    "Write three sentences about the Silk Road.",
+    "Give me a checklist for a tax return.",
+)
+
+GERMAN_TASKS = (
+    "Wie funktioniert eigentlich eine Wärmepumpe im Winter?",
+    "Schreib mir bitte drei Sätze über die Seidenstraße.",
+    "Welche Unterlagen brauche ich für die Steuererklärung?",
+)
+
+
+@pytest.fixture
+def server(start_server: Start) -> RunningServer:
+    return start_server(embedder="onnx")
+
+
+@pytest.fixture
+def service(server: RunningServer, connect: Connect) -> Service:
+    return connect(server)
+
+
+def texts(service: Service, **fields: object) -> list[str]:
+    """Return the statements of a context for a conversation that does not exist yet."""
+    answer = built(service, "", "What should I do tonight?", **fields)
+    return [it.text for it in answer.profile]
+
+
+def know(service: Service, server: RunningServer, *expected: str) -> None:
+    """Wait until the profile has these statements."""
+    until_embedded(service, server)
+    until(lambda: {*expected} <= {*texts(service)})
+
+
+@pytest.mark.parametrize(
+    ("said_by_user", "statements"),
+    [
+        (
+            "Hi, I'm Priya and I live in Leeds. Can you explain recursion?",
+            ["Hi, I'm Priya and I live in Leeds."],
+        ),
+        (
+            "Ich heiße Tobias und wohne in Erfurt. Wie spät ist es in Tokio?",
+            ["Ich heiße Tobias und wohne in Erfurt."],
+        ),
+        ("我对海鲜过敏，住在苏州。请问法国的首都是哪里？", ["我对海鲜过敏，住在苏州。"]),
+        (
+            "From now on always answer me in French. What is a monad?",
+            ["From now on always answer me in French."],
+        ),
+    ],
+)
+def test_what_a_user_says_of_themself_is_in_every_context(
+    service: Service, server: RunningServer, said_by_user: str, statements: list[str]
+) -> None:
+    there = service.create().id
+    service.append(there, user(said_by_user), agent("I live in a data centre. I am an assistant."))
+    # the model of other languages reads a space once several texts are in another
+    for task in GERMAN_TASKS if "Ich" in said_by_user else TASKS:
+        service.conversation_of(task)
+    know(service, server, *statements)
+    answer = built(service, service.create().id, "Thanks!", format=XML)
+    assert [it.text for it in answer.profile] == statements
+    assert {(it.conversation_id, it.sequence) for it in answer.profile} == {(there, 2)}
+    root = ElementTree.fromstring(answer.rendered)  # noqa: S314 - made here
+    assert [it.text for it in root.findall("profile/*")] == statements
+    assert root.find("recalled") is None  # small talk recalls nothing
+
+
+def test_instructions_come_first_and_the_newest_of_a_kind_before_older_ones(
+    service: Service, server: RunningServer, clock: MovableClock
+) -> None:
+    said = (
+        "My sister Wanda lives in Gdynia.",
+        "I work as a bus driver.",
+        "I now work as a locksmith.",
+        "Never use emojis when you answer me.",
+    )
+    for text in said:
+        service.conversation_of(text)
+        clock.move(1000)
+    know(service, server, *said)
+    answer = built(service, "", "Hello there, what's up with owls?", format=RECALL)
+    assert answer.profile[0].text == said[3]
+    assert answer.profile[0].kind == INSTRUCTION
+    places = [answer.rendered.index(it) for it in (said[3], said[2], said[1])]
+    assert places == sorted(places)
+    marked = built(service, "", "What do owls eat?", format=XML, marks=True).rendered
+    first = answer.profile[0]
+    assert f'source="{first.conversation_id}:{first.sequence}"' in marked
+
+
+def test_words_of_others_and_code_are_no_statements(
+    service: Service, server: RunningServer
+) -> None:
+    service.conversation_of("I have two cats.")
+    service.append(
+        service.create().id,
+        user(
+            "Please fix this:\n```\n# I live in Paris and my name is Bob\nprint(1)\n```\n"
+            "> I am a dentist from Oslo and I hate garlic."
+        ),
+        agent("My name is Claude and I love poems."),
+    )
+    know(service, server, "I have two cats.")
+    assert texts(service) == ["I have two cats."]
+
+
+def test_what_is_redacted_deleted_or_in_a_fork_leaves_the_profile_and_stands_once(
+    service: Service, server: RunningServer
+) -> None:
+    first = service.conversation_of("I'm allergic to walnuts.", "My daughter is called Ida.")
+    second = service.conversation_of("I drive an old Saab.")
+    know(service, server, "I'm allergic to walnuts.", "I drive an old Saab.")
+    service.conversations.Fork(conversation_api.ForkRequest(conversation_id=first))
+    until_embedded(service, server)
+    assert sorted(texts(service)) == [
+        "I drive an old Saab.",
+        "I'm allergic to walnuts.",
+        "My daughter is called Ida.",
+    ]
+    service.delete(second)
+    assert "I drive an old Saab." not in texts(service)
+    request = conversation_api.RedactMessageRequest(conversation_id=first, sequence=2)
+    copies = service.conversations.RedactMessage(request).copied_in
+    for copy in copies:
+        request = conversation_api.RedactMessageRequest(conversation_id=copy, sequence=2)
+        service.conversations.RedactMessage(request)
+    assert texts(service) == ["My daughter is called Ida."]
+
+
+def test_a_small_budget_has_instructions_first_and_says_what_was_left_out(
+    service: Service, server: RunningServer
+) -> None:
+    told = "Always answer me in short bullet points."
+    said = [told, *(f"My friend number {number} is called Tom{number}." for number in range(9))]
+    for text in said:
+        service.conversation_of(text)
+    know(service, server, told)
+    until(lambda: len(texts(service)) == len(said))
+    answer = built(service, "", "What is a fjord?", profile=40, format=XML)
+    assert answer.profile[0].text == told
+    assert len(answer.profile) + answer.profile_left_out == len(said)
+    assert 0 < len(answer.profile) < len(said)
+    none = built(service, "", "What is a fjord?", profile=0, format=XML)
+    assert (list(none.profile), none.profile_left_out) == ([], 0)
+    assert "<profile>" not in none.rendered
+
+
+def test_the_profile_is_found_again_by_a_new_index_and_new_vectors(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    service.conversation_of("I'm a vegetarian and I hate cilantro.")
+    know(service, server, "I'm a vegetarian and I hate cilantro.")
+    server.stop()
+    for name in ("conversations.db", "vectors.db"):
+        for path in server.folder.rglob(f"{name}*"):
+            path.unlink()
+    again = start_server(embedder="onnx")
+    know(connect(again), again, "I'm a vegetarian and I hate cilantro.")
+
+
+def test_small_talk_recalls_nothing_and_a_question_does(
+    service: Service, server: RunningServer
+) -> None:
+    service.conversation_of("The spare key hangs behind the boiler.")
+    until_embedded(service, server)
+    here = service.create().id
+    for message in ("Great, let's do that.", "Can you make it shorter?", "Ok, sounds good."):
+        until(lambda message=message: not built(service, here, message).cold)
+    openai = context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES
+    answer = built(service, here, "Where is the spare key?", format=openai)
+    assert "behind the boiler" in orjson.loads(answer.rendered)[0]["content"]
