@@ -161,6 +161,24 @@ def test_a_body_that_is_no_message_is_refused(way: Way, body: bytes, text: str) 
     assert text in error["message"]
 
 
+def test_no_call_has_a_second_spelling(way: Way) -> None:
+    usual: dict[str, Any] = {"content_type": JSON, "authorization": f"Bearer {way.brain}"}
+    usual |= {"origin": None}
+    for path in (
+        "/recollect.v1.%52ecallService/Search",
+        "/recollect.v1%2ERecallService/Search",
+        "/recollect.v1.RecallService%2fSearch",
+        "/%72ecollect.v1.RecallService/Search?x=1",
+    ):
+        answer = way.http.send("POST", path, b'{"query": "ship"}', **usual)
+        assert answer.status == 404, path
+        assert b"percent" in answer.body
+    both = way.call(SEARCH, b"2\r\n{}\r\n0\r\n\r\n", transfer_encoding="chunked")
+    assert both.status == 400
+    assert both.headers["connection"] == "close"
+    assert b"Content-Length" in both.body
+
+
 def test_what_stands_in_a_text_is_no_value(way: Way) -> None:
     text = 'a,{["\\' * 150_000
     messages = [{"role": "ROLE_USER", "content": text}]

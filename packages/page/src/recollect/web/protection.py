@@ -31,6 +31,10 @@ TOKEN_KEY = "recollect.token"  # noqa: S105 - a key of a request's scope
 DOCUMENT = "/openapi.json"
 """The path of the OpenAPI document, which any program may read."""
 _BEARER = re.compile(rb"bearer +([!-~]{1,512})", re.IGNORECASE)
+_SPELT = re.compile(rb"%(2[def]|3[0-9]|[46][1-9a-f]|[57][0-9a]|5f|7e)", re.IGNORECASE)
+"""Characters that a path has no reason to encode (RFC 3986, 2.3), and the slash. Another spelling
+of a path would pass the rule of a proxy that forbids the usual one.
+"""
 _CORS = (
     (b"access-control-allow-methods", b"POST, GET"),
     (
@@ -151,6 +155,13 @@ class Protection:
         """Return status and text for a request that is refused. `listed` is its origin, if that is
         of a page that may call with a token.
         """
+        if _values(scope, b"content-length") and _values(scope, b"transfer-encoding"):
+            return 400, "Content-Length and Transfer-Encoding: send one of them\n"
+        if _SPELT.search(scope["raw_path"]):
+            return (
+                404,
+                "percent signs in the path: write letters, digits, - . _ ~ and / as they are\n",
+            )
         hosts = _values(scope, b"host")
         own = self._own.get(hosts[0]) if len(hosts) == 1 else None
         if own is None:
