@@ -4,12 +4,12 @@ import asyncio
 import json
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 import uvicorn
-from recollect._timed_heads import TimedHeads
+from recollect._bounded_http import BoundedHttp
 from recollect.v1.access_service_pb2 import WhoAmIResponse
 from recollect.v1.conversation_service_pb2 import ListResponse
 from recollect.web.forwarding import read_body
@@ -352,11 +352,44 @@ def test_600_half_sent_requests_keep_nobody_out(http: Http, stage: Stage) -> Non
         assert http.send("GET", "/").status == 200
 
 
+def test_an_answered_request_whose_body_never_ends_is_closed(http: Http, stage: Stage) -> None:
+    address = ("127.0.0.1", stage.bridge.port)
+    head = f"GET /nothing.js HTTP/1.1\r\nhost: 127.0.0.1:{stage.bridge.port}\r\n"
+    head += "content-length: 1000\r\n\r\n"
+    with socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(65536).startswith(b"HTTP/1.1 404")
+        # The first byte of the body ended the only limit of time that there was.
+        connection.sendall(b"x")
+        with suppress(ConnectionResetError):
+            while connection.recv(65536):
+                pass
+    # what comes whole, if behind the answer, costs nobody the connection
+    with socket.create_connection(address, timeout=20) as connection:
+        for _ in range(2):
+            connection.sendall(head.encode())
+            received = connection.recv(65536)
+            assert received.startswith(b"HTTP/1.1 404")
+            while not received.endswith(b"no such page\n"):
+                received += connection.recv(65536)
+            connection.sendall(b"x" * 1000)
+
+
+def test_600_strangers_whose_bodies_never_end_keep_nobody_out(http: Http, stage: Stage) -> None:
+    host = f"127.0.0.1:{stage.bridge.port}"
+    head = f"GET /nothing.js HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000\r\n\r\nx"
+    with ExitStack() as held:
+        for _ in range(600):
+            it = held.enter_context(socket.create_connection(("127.0.0.1", stage.bridge.port)))
+            it.sendall(head.encode())
+        assert http.send("GET", "/").status == 200
+
+
 def test_connections_end_without_a_head_in_time_and_send_bodies_at_once() -> None:
     nagles: list[int] = []
 
-    class Quick(TimedHeads):
-        seconds = 0.05
+    class Quick(BoundedHttp):
+        head_seconds = 0.05
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -390,3 +423,35 @@ def test_connections_end_without_a_head_in_time_and_send_bodies_at_once() -> Non
     assert second == b"" or second.startswith(b"HTTP/1.1 204")
     assert len(nagles) == 2
     assert all(nagles), "the body of each answer waits for the acknowledgement of its head"
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_who_reads_nothing_of_an_answer_keeps_no_connection(is_whole: bool) -> None:
+    ended = asyncio.Event()
+
+    class Impatient(BoundedHttp):
+        reading_seconds = 0.05
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            ended.set()
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        part = b"x" * 30_000_000
+        await send({"type": "http.response.body", "body": part, "more_body": not is_whole})
+        if not is_whole:
+            await send({"type": "http.response.body", "body": b"x"})
+
+    async def run() -> bool:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            server = uvicorn.Server(uvicorn.Config(answer, http=Impatient, log_level="error"))
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            with socket.create_connection(listening.getsockname()) as connection:
+                connection.sendall(f"{HEAD}\r\n\r\n".encode())
+                has_ended = await ended.wait()
+            server.should_exit = True
+            await serving
+        return has_ended
+
+    assert asyncio.run(asyncio.wait_for(run(), 30))

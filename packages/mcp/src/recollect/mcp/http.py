@@ -149,7 +149,7 @@ async def serve_http(server: Server[Any], options: HttpOptions, target: str) -> 
     """Serve on a port for ever. Raises OSError where it cannot listen."""
     import uvicorn
 
-    from recollect._timed_heads import TimedHeads
+    from recollect._bounded_http import BoundedHttp
 
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     with socket.create_server((options.host, options.port), family=family) as listening:
@@ -170,7 +170,7 @@ async def serve_http(server: Server[Any], options: HttpOptions, target: str) -> 
         config = uvicorn.Config(
             app,
             log_level="error",
-            http=TimedHeads,
+            http=BoundedHttp,
             limit_concurrency=_MAX_CONNECTIONS,
             timeout_graceful_shutdown=_SHUTDOWN_GRACE,
             ssl_certfile=options.certificate,

@@ -14,9 +14,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from recollect._bounded_http import BoundedHttp
 from recollect._shared.endpoint import Endpoint
 from recollect._shared.startup import print_notice
-from recollect._timed_heads import TimedHeads
 from recollect.web import protocols
 from recollect.web.files import PageFiles
 from recollect.web.forwarding import Forwarder, read_body
@@ -273,7 +273,7 @@ def serve(
         app,
         log_level="error",
         ws="none",
-        http=TimedHeads,
+        http=BoundedHttp,
         server_header=False,
         proxy_headers=False,
         limit_concurrency=_MAX_CONNECTIONS,
