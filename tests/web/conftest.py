@@ -69,6 +69,13 @@ class Bridge:
     def origin(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def most_memory(self) -> int:
+        """Return the most bytes of memory that the process has had at a time."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text("ascii")
+        match = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert match
+        return 1024 * int(match[1])
+
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait()

@@ -19,7 +19,7 @@ from recollect._shared.endpoint import Endpoint
 from recollect._shared.startup import print_notice
 from recollect.web import protocols
 from recollect.web.files import PageFiles
-from recollect.web.forwarding import Forwarder, read_body
+from recollect.web.forwarding import Forwarder, admit, read_body
 from recollect.web.gateway import Gateway
 from recollect.web.protection import DOCUMENT, TOKEN_KEY, App, Protection
 from recollect.web.protocols import RequestRefused
@@ -120,8 +120,11 @@ class Page:
             return Response(f"the content type must be {protocols.expected(method)}\n", 415)
         try:
             token = self._people.token(session.person) if self._people else session.token
+            admit(request, session.person or session)
         except PersonRefused as refused:
             return self._refused(request, refused)
+        except RequestRefused as refused:
+            return protocol.refusal(refused)
         return await self._forwarder.answer(request, protocol, token)
 
     async def _open_session(self, request: Request) -> Response:

@@ -3,7 +3,7 @@ speaks JSON.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Any
 
 import grpc
@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from recollect import InvalidArgument
+from recollect._bounded_http import BoundedHttp, connection_of
 from recollect._shared.channel import CHANNEL_OPTIONS
 from recollect._shared.endpoint import Endpoint, checked_space
 from recollect.v1.access_service_pb2 import WhoAmIResponse
@@ -22,6 +23,10 @@ MAX_BODY = 9 * 1024 * 1024
 BODY_SECONDS = 20.0
 """The time that a request's body may take to arrive."""
 DEFAULT_SECONDS = 30.0
+_NO_MESSAGE = b"\xff"
+"""Sent in place of a body that is not read. It is no message of any kind, so that the server does
+nothing even if it no longer refuses the caller.
+"""
 
 
 class Forwarder:
@@ -53,15 +58,23 @@ class Forwarder:
         await self._channel.close()
 
     async def answer(
-        self, request: Request, protocol: Protocol, token: str | None, limit: int = MAX_BODY
+        self,
+        request: Request,
+        protocol: Protocol,
+        token: str | None,
+        limit: int = MAX_BODY,
+        *,
+        reads: bool = True,
     ) -> Response:
         """Return the answer to a call of `limit` bytes at most. `token` replaces the one of the
-        endpoint.
+        endpoint. Unless `reads`, the call is one that the server will refuse, and its body is left.
         """
         try:
             protocol.check(request.headers)
             seconds = protocol.seconds(request.headers)
-            message = await protocol.message(await read_body(request, limit))
+            message = _NO_MESSAGE
+            if reads:
+                message = await protocol.message(await read_body(request, limit))
             metadata = self._with(request, token)
             if isinstance(protocol, StreamProtocol) and protocol.method.streams:
                 return self._stream(protocol, message, seconds, metadata)
@@ -159,6 +172,19 @@ class Forwarder:
             except InvalidArgument as error:
                 raise RequestRefused(400, "invalid_argument", str(error)) from None
         return metadata
+
+
+def admit(request: Request, caller: Hashable) -> None:
+    """Let a connection serve a caller. Raises RequestRefused if it has its share."""
+    connection = connection_of(request.scope)
+    if connection is not None and not connection.admit(caller):
+        raise RequestRefused(
+            None,
+            "resource_exhausted",
+            f"this caller has {BoundedHttp.share} connections in use, which is its share: end a"
+            " stream, or call again when an answer has come",
+            retry_delay=1.0,
+        )
 
 
 async def read_body(

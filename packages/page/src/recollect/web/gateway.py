@@ -1,22 +1,33 @@
 """The gateway: calls of programs that bring a token of their own, and pages of other origins."""
 
+import asyncio
 import hashlib
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from recollect._shared.endpoint import Endpoint, host_and_port
+from recollect.v1.scope_pb2 import SCOPE_ANY
 from recollect.web import protocols
-from recollect.web.forwarding import Forwarder
+from recollect.web.forwarding import Forwarder, admit
 from recollect.web.protocols import ForwardedMethod, RequestRefused
 
 _MAX_BODY = 18 * 1024 * 1024
 """Bytes of a request: the largest that the server takes by default, and room for JSON."""
 _MAX_TOKENS = 1024
 """Tokens that are remembered as accepted."""
+
+
+@dataclass(eq=False, slots=True)
+class Caller:
+    """The callers with one token."""
+
+    scopes: frozenset[int] = frozenset()
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while one of its large messages is converted: the threads are for others, too."""
 
 
 class Gateway:
@@ -33,7 +44,7 @@ class Gateway:
         self._calls = Forwarder(own, apart=True, when_refused=self._forget)
         self._checks = Forwarder(own, apart=True)
         self._is_private = host_and_port(endpoint.target) is None
-        self._accepted: OrderedDict[bytes, None] = OrderedDict()
+        self._accepted: OrderedDict[bytes, Caller] = OrderedDict()
         self._document = files(__package__).joinpath("openapi.json").read_bytes()
 
     async def close(self) -> None:
@@ -53,28 +64,36 @@ class Gateway:
             text = f"the content type must be {kinds}, {protocols.expected(method)}"
             return Response(f"{text} or application/grpc-web+proto\n", 415)
         try:
-            await self._admit(token)
+            caller = await self._caller(token, method.scopes)
+            admit(request, caller)
         except RequestRefused as error:
             return protocol.refusal(error)
-        return await self._calls.answer(request, protocol, token, _MAX_BODY)
+        protocol.turn = caller.turn
+        has_scopes = method.scopes <= caller.scopes
+        return await self._calls.answer(request, protocol, token, _MAX_BODY, reads=has_scopes)
 
-    async def _admit(self, token: str) -> None:
-        """Return if the server accepts a token. Raises RequestRefused."""
+    async def _caller(self, token: str, needed: frozenset[int]) -> Caller:
+        """Return the caller with a token that the server accepts. Its scopes are those that it has
+        now, if it lacks one that is needed. Raises RequestRefused.
+        """
         key = _hash(token)
-        if key in self._accepted:
+        caller = self._accepted.get(key)
+        if caller is not None and needed <= caller.scopes:
             self._accepted.move_to_end(key)
-            return
-        caller = await self._checks.check(token)
-        if self._is_private and not caller.token_id:
+            return caller
+        answer = await self._checks.check(token)
+        if self._is_private and not answer.token_id:
             raise RequestRefused(
                 None,
                 "failed_precondition",
                 "the server asks for no token, because only its owner may connect to its socket: make"
                 " a token with `recollect-server token create`, and bring that",
             )
-        self._accepted[key] = None
+        caller = self._accepted.setdefault(key, Caller())
+        caller.scopes = frozenset({SCOPE_ANY, *answer.scopes})
         while len(self._accepted) > _MAX_TOKENS:
             self._accepted.popitem(last=False)
+        return caller
 
     def _forget(self, token: str) -> None:
         self._accepted.pop(_hash(token), None)
