@@ -40,10 +40,16 @@ ADDRESSES = {
     "email": {
         "a@b.c": [
             "a@b.c", "A@B.C", '"Alex" <a@b.c>', "Alex <A@b.c>", "<a@b.c>", "mailto:a@b.c", "a@b.c (Alex)", " a@b.c ",
-            "\u202aa@b.c\u202c", "\u200e<a@b.c>\u200f",
+            "\u202aa@b.c\u202c", "\u200e<a@b.c>\u200f", "a@b.c <A@b.c>", '"x@y.z" <a@b.c>', "A. Bee (x@y.z) <a@b.c>",
+            "a (one (two)) @ b.c", r'"A \"<x@y.z>" <a@b.c>',
         ],
+        "a..b.@b.c": ["a..b.@b.c"], "a@[10.0.0.1]": ["A <a@[10.0.0.1]>"], "ä@ö.de": ["Ä Ö <Ä@ö.de>"],
         "a+tag@b.c": ["A+Tag@b.c"],
-        "": ["", "alex", "@b.c", "a@", "<>", "a b@c"],
+        "": [
+            "", "alex", "@b.c", "a@", "<>", "a b@c", "x@y.z <a@b.c>", "A <x@y.z> <a@b.c>", "a@b.c(<x@y.z>", "a@b.c, x@y.z",
+            "a@b.c x@y.z", "a@b@c", "Bee, A <a@b.c>", "x: a@b.c;", '"A <a@b.c>', "<a@b.c> A", "a@.b", "a@b.c\0<x@y.z>", '"a b"@c',
+            "(" * 5000, '"' + "\\a" * 5000,
+        ],
     },
     "discord": {"42": ["42", "<@42>", "<@!42>"]},
     "matrix": {"@Alex:b.c": ["@Alex:b.c", " @Alex:b.c "], "@alex:b.c": ["@alex:b.c"]},
@@ -97,6 +103,18 @@ def test_a_landline_is_no_spelling_of_a_mobile_number() -> None:
     assert spellings("sms", "551133334444") == ("551133334444",)
     assert spellings("sms", "5511933334444") == ("5511933334444",)
     assert spellings("discord", "553188888888") == ("553188888888",)
+
+
+@each("sender", [
+    "alex@example.org <mallory@bad.example>", "Alex <alex@example.org> <mallory@bad.example>",
+    "alex@example.org(<mallory@bad.example>", "alex@example.org, mallory@bad.example",
+    "mallory@bad.example <alex@example.org>",
+])  # fmt: skip
+def test_a_sender_of_two_addresses_is_refused_and_never_the_owner(post: Post, sender: str) -> None:
+    post.own("email", "alex@example.org")
+    failure = failure_of(lambda: post.mail("Please pay the invoice.", "<1@x>", sender=sender))
+    assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("sender",))
+    assert not post.listed().conversations
 
 
 def test_an_owner_is_known_by_every_spelling_of_a_number(post: Post) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from recollect import Client
+from recollect.imports import mailboxes as of_imports
 from recollect.imports import whatsapp
 from recollect.imports.forms import Options
 from recollect.imports.plans import Batch, Plan
 from recollect.imports.reading import Source
+from recollect_server.domain import mailboxes as of_server
 
 from tests.client_cli.conftest import BringIn, Counts, Run
 from tests.client_cli.test_import_products import written
@@ -314,3 +316,29 @@ def test_the_threads_of_a_mailbox_come_in_which_the_owner_wrote(
     assert second.timestamp == datetime(2024, 5, 13, 19, 7, 8, tzinfo=UTC)
     assert second.attachments[0].uri == "mail-export:map.png"
     assert run("import", path, "--owner", "Alex").lines[0]["messagesKnown"] == 2
+
+
+def test_the_sender_of_a_mail_is_read_before_its_words_are_decoded(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    senders = {
+        "=?utf-8?q?Doe=2C_Alex?= <alex@m.org>": "Doe, Alex",
+        "=?utf-8?q?alex=40m=2Eorg_=3Cx?= <mallory@bad.example>": "alex@m.org <x",
+        "alex@m.org <mallory@bad.example>": "alex@m.org <mallory@bad.example>",
+    }
+    mails = [
+        f"From x@xxx Mon May 13 20:07:0{at} +0000 2024\nMessage-ID: <{at}@m.org>\nReferences: <1@m.org>\n"
+        f"From: {sender}\nDate: Mon, 13 May 2024 20:07:0{at} +0200\n\nPay {at}.\n"
+        for at, sender in enumerate(senders, 1)
+    ]
+    path = written(tmp_path / "all.mbox", "\n".join(mails))
+    assert run("import", path, "--owner", "alex@m.org").code == 0
+    [conversation] = client.conversations.list()
+    messages = client.conversations.load(conversation.id).messages
+    assert [it.sender for it in messages] == list(senders.values())
+
+
+def test_both_readers_of_mailboxes_are_one() -> None:
+    """The formats of imports may import nothing of the server."""
+    theirs, ours = (Path(it.__file__ or "").read_bytes() for it in (of_imports, of_server))
+    assert theirs == ours

@@ -12,9 +12,10 @@ import unicodedata
 from contextlib import suppress
 from email.errors import HeaderParseError
 from email.header import decode_header, make_header
-from email.utils import parseaddr
 from functools import lru_cache
 from itertools import chain
+
+from recollect_server.domain.mailboxes import read_mailbox
 
 EMAIL, WHATSAPP, DISCORD, CLI, WEB = "email", "whatsapp", "discord", "cli", "web"
 
@@ -116,7 +117,7 @@ def name_in(channel: str, text: str) -> str:
     """
     if channel != EMAIL or "<" not in text:
         return ""
-    name = parseaddr(display_name(text))[0]
+    name = read_mailbox(display_name(text))[0]
     # a name that is encoded wrongly is kept as it is written
     with suppress(HeaderParseError, LookupError, ValueError):
         name = str(make_header(decode_header(name)))  # `=?utf-8?b?…?=`
@@ -161,11 +162,10 @@ def _plain(text: str) -> str:
 
 @lru_cache(4096)  # to read one takes as long as to route a message
 def _mail_address(text: str) -> str:
-    address = parseaddr(text.strip(_AROUND).removeprefix("mailto:"))[1].lower()
-    local, at, domain = address.rpartition("@")
-    if not (local and at and domain) or any(character.isspace() for character in address):
+    address = read_mailbox(text.strip(_AROUND).removeprefix("mailto:"))[1].lower()
+    if any(character.isspace() for character in address):
         return ""
-    return address if parseaddr(address)[1] == address else ""
+    return address if read_mailbox(address)[1] == address else ""
 
 
 @lru_cache(4096)

@@ -12,10 +12,10 @@ from email import message_from_bytes
 from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message as Mail
-from email.utils import parseaddr
 from typing import Any
 
 from recollect.imports.forms import Format, Options
+from recollect.imports.mailboxes import read_mailbox
 from recollect.imports.markup import plain_text
 from recollect.imports.people import Chat
 from recollect.imports.plans import Plan, Skip
@@ -118,13 +118,14 @@ def _mail(lines: list[bytes], size: int) -> bytes | Damaged:
 
 def _fields(mail: Mail) -> dict[str, Any]:
     """Return what is kept of a mail."""
-    name, address = parseaddr(_header(mail, "From"))
+    sender = str(mail.get("From", ""))
+    name, address = read_mailbox(sender)  # before its words are decoded: one may hold an address
     texts: list[str] = []
     files: list[str] = []
     notes: list[str] = []
     _read_part(mail, texts, files, notes)
     return {
-        "sender": name.strip(),
+        "sender": _decoded(name if address else sender),
         "address": address,
         "subject": _header(mail, "Subject"),
         "time": _header(mail, "Date"),
