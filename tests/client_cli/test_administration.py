@@ -103,15 +103,46 @@ def test_rules_of_retention_are_listed_tried_and_their_receipts_printed(
     assert (wrong.code, "needs one of idle" in wrong.err) == (USAGE, True)
     assert inside("admin", "retention", "preview", "--rules", " ; ").code == USAGE
     inside("admin", "settings", "set", "retention_grace", "0s")
-    inside("admin", "settings", "set", "retention", "delete channel=web idle=90d anchors=delete")
+    rules = "delete channel=web idle=90d anchors=delete"
+    # both are more than half: a yes is too little, and so is another number
+    for flags in ([], ["--yes"], ["--number", "1"]):
+        refused = inside("admin", "settings", "set", "retention", rules, *flags)
+        assert refused.code == USAGE
+        assert "would delete or unindex 2 conversations, more than half of all, now" in refused.err
+        assert "zebra (default, web): it has been idle" in refused.err
+        assert "--number 2" in refused.err
+    assert inside("admin", "retention", "rules").lines == []
+    assert inside("admin", "settings", "set", "retention", rules, "--number", "2").code == 0
     rule = inside("admin", "retention", "rules").lines[0]
     assert (rule["channel"], rule["idleSeconds"]) == ("web", 90 * 86_400)
     rules = inside("admin", "retention", "rules", on_terminal=True).out
-    assert rules.splitlines()[1].split()[-2:] == ["every", "go"]
+    assert rules.splitlines()[1].split()[-3:] == ["every", "go", "now"]
     until(lambda: len(inside("admin", "retention", "receipts").lines) == 2)
     receipts = inside("admin", "retention", "receipts", "--limit", "1", on_terminal=True).out
     assert receipts.splitlines()[0].removesuffix("  web") in made
     assert receipts.splitlines()[2].startswith("delete channel=web idle=90d anchors=delete: it has")
+
+
+def test_rules_that_take_something_want_a_yes_and_say_from_when_they_do(
+    inside: Inside, client: Client
+) -> None:
+    time = datetime(2001, 2, 3, tzinfo=UTC)
+    old = client.conversations.create("web", create_time=time).id
+    for _ in range(2):
+        client.conversations.create("web")
+    rules = ("admin", "settings", "set", "retention", "delete idle=90d")
+    refused = inside(*rules)
+    assert (refused.code, "say with --yes" in refused.err) == (USAGE, True)
+    assert "1 conversation now" in " ".join(refused.err.split())
+    wrong = inside("admin", "settings", "set", "retention", "delete idle=9x")
+    assert (wrong.code, "9x" in wrong.err) == (USAGE, True)
+    done = inside(*rules, "--yes", on_terminal=True)
+    assert done.code == 0
+    assert "do nothing before" in done.out
+    assert inside(*rules, "--yes").lines[0]["retentionStartTime"]
+    assert inside("admin", "retention", "rules").lines[0]["startTime"]
+    assert "from" in inside("admin", "retention", "rules", on_terminal=True).out
+    assert [it.id for it in client.conversations.list()][-1] == old
 
 
 def test_the_command_waits_for_the_end_and_names_what_is_wrong(

@@ -1,6 +1,6 @@
 """Retention: which conversations rules delete, which stay, and what is written down of it."""
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 
 import pytest
@@ -194,6 +194,66 @@ def test_a_server_that_is_killed_while_it_retires_goes_on_the_next_time(
     assert {it.conversation.conversation_id for it in receipts} == set(names)
     running.stop()  # the list is empty before the last delete has ended
     assert files_with(data, WORD) == []
+
+
+def test_a_new_rule_waits_over_restarts_and_says_until_when(
+    start_server: Start, connect: Connect, clock: MovableClock, tmp_path: Path
+) -> None:
+    data, wait = tmp_path / "data", 60_000  # a hundred times the grace
+    server = start_server(data_dir=data, retention_grace="600ms")
+    old = begun(connect(server), server, 40)
+
+    def runs() -> bool:
+        with Client(server.target) as client:
+            jobs = {it.name: it for it in client.admin.list_jobs()}
+            return jobs["retention"].last_run_time is not None
+
+    with Client(server.target) as client:
+        assert client.admin.set_setting("title_turns", "3").retention_start_time is None
+        changed = client.admin.set_setting("retention", "delete idle=30d")
+        start = moment(clock.now + wait)
+        assert changed.retention_start_time == start.ToDatetime(UTC)
+        [rule] = client.admin.list_retention_rules().rules
+        assert rule.start_time == start.ToDatetime(UTC)
+        # the same rules again begin no wait of their own
+        clock.move(1000)
+        again = client.admin.set_setting("retention", "delete idle=30d")
+        assert again.retention_start_time == start.ToDatetime(UTC)
+    server.stop()
+    server = start_server(data_dir=data, retention_grace="600ms")
+    until(runs)
+    assert listed(connect(server)) == {old}
+    server.stop()
+    clock.move(wait)
+    server = start_server(data_dir=data, retention_grace="600ms")
+    until(lambda: not listed(connect(server)))
+    with Client(server.target) as client:
+        assert client.admin.list_retention_rules().rules[0].start_time is None
+        stricter = client.admin.set_setting("retention", "delete idle=20d")
+        assert stricter.retention_start_time is not None
+
+
+def test_a_preview_names_and_counts_in_every_space(service: Service, server: RunningServer) -> None:
+    newest = begun(service, server, 1)
+    made = [begun(service, server, days) for days in (50, 40)]
+    service.rename(made[0], "The roof")
+    with Client(server.target, space="other") as other:
+        time = moment(server.clock.now - 60 * DAY).ToDatetime(UTC)
+        third = other.conversations.create("web", create_time=time).id
+    with Client(server.target) as client:
+        plan = client.admin.preview_retention(
+            retention="delete idle=30d", every_space=True, limit=2
+        )
+        assert (plan.total, plan.has_more, plan.is_most) == (3, True, True)
+        named = {it.conversation_id: (it.space, it.name) for it in plan.conversations}
+        assert named[made[0]] == ("default", "The roof")
+        own = client.admin.preview_retention(
+            retention="delete space=other idle=30d", every_space=True
+        )
+        assert [it.conversation_id for it in own.conversations] == [third]
+        assert (own.total, own.is_most) == (1, False)
+        assert client.admin.preview_retention(retention="delete idle=45d").total == 1
+    assert newest in listed(service)
 
 
 def test_nothing_goes_right_after_a_start_or_a_jump_of_the_clock_and_little_at_first() -> None:

@@ -353,6 +353,7 @@ class Admin:
         space: str | None = None,
         retention: str | None = None,
         limit: int | None = None,
+        every_space: bool = False,
         timeout: float | None = None,
     ) -> RetentionPreview:
         """Return what the rules of retention would delete in a space now, and why. `retention`
@@ -363,7 +364,10 @@ class Admin:
         ...     print(it.conversation_id, it.reason)
         """
         return await self._invoker.run(
-            calls.PREVIEW_RETENTION(space=space, retention=retention, limit=limit), timeout
+            calls.PREVIEW_RETENTION(
+                space=space, retention=retention, limit=limit, every_space=every_space
+            ),
+            timeout,
         )
 
     def list_retention_receipts(

@@ -1123,6 +1123,7 @@ class RetentionRule(_message.Message):
     KEEPS_ANCHORS_FIELD_NUMBER: _builtins.int
     UNINDEXES_FIELD_NUMBER: _builtins.int
     DELETES_COMMUNICATIONS_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
     rule: _builtins.str
     """The rule as the setting has it."""
     space: _builtins.str
@@ -1145,6 +1146,12 @@ class RetentionRule(_message.Message):
     """True if it deletes communications with third parties, and no conversations. Those without a
     message stay, and those of blocked parties unless the rule says `trust=blocked`.
     """
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """Time from which it deletes or unindexes, because it is new (setting `retention_grace`); until then
+        it does nothing. Unset: it does not wait.
+        """
+
     def __init__(
         self,
         *,
@@ -1157,10 +1164,11 @@ class RetentionRule(_message.Message):
         keeps_anchors: _builtins.bool = ...,
         unindexes: _builtins.bool = ...,
         deletes_communications: _builtins.bool = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "conversations", b"conversations"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "conversations", b"conversations", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "channel", b"channel", "conversations", b"conversations", "deletes_communications", b"deletes_communications", "idle_seconds", b"idle_seconds", "keeps_anchors", b"keeps_anchors", "rule", b"rule", "space", b"space", "unindexes", b"unindexes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "channel", b"channel", "conversations", b"conversations", "deletes_communications", b"deletes_communications", "idle_seconds", b"idle_seconds", "keeps_anchors", b"keeps_anchors", "rule", b"rule", "space", b"space", "start_time", b"start_time", "unindexes", b"unindexes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bytes: _TypeAlias = _typing.Literal["bytes"]  # noqa: Y015
     _WhichOneofArgType__bytes: _TypeAlias = _typing.Literal["_bytes", b"_bytes"]  # noqa: Y015
@@ -1185,6 +1193,8 @@ class RetiredConversation(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    SPACE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation, or the communication."""
     channel: _builtins.str
@@ -1195,6 +1205,10 @@ class RetiredConversation(_message.Message):
     """The rule."""
     reason: _builtins.str
     """Reason why it goes, in a sentence without text of it."""
+    name: _builtins.str
+    """Its title, or the name of its party. In a preview only: receipts hold no text."""
+    space: _builtins.str
+    """Its space. In a preview only."""
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
         """Time at which it changed last."""
@@ -1208,10 +1222,12 @@ class RetiredConversation(_message.Message):
         bytes: _builtins.int = ...,
         rule: _builtins.str = ...,
         reason: _builtins.str = ...,
+        name: _builtins.str = ...,
+        space: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "channel", b"channel", "conversation_id", b"conversation_id", "reason", b"reason", "rule", b"rule", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "channel", b"channel", "conversation_id", b"conversation_id", "name", b"name", "reason", b"reason", "rule", b"rule", "space", b"space", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -77,6 +77,7 @@ class PreviewRetentionRequest(_message.Message):
     SPACE_FIELD_NUMBER: _builtins.int
     RETENTION_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    EVERY_SPACE_FIELD_NUMBER: _builtins.int
     space: _builtins.str
     """The space. Unset means that of the call."""
     retention: _builtins.str
@@ -85,16 +86,21 @@ class PreviewRetentionRequest(_message.Message):
     """
     limit: _builtins.int
     """Number of conversations; at most 1000. Unset means 100. Not negative."""
+    every_space: _builtins.bool
+    """Look in every space that the caller administers, as a change of the setting `retention` reaches
+    them all. Then `space` is unset.
+    """
     def __init__(
         self,
         *,
         space: _builtins.str = ...,
         retention: _builtins.str = ...,
         limit: _builtins.int = ...,
+        every_space: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "retention", b"retention", "space", b"space"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["every_space", b"every_space", "limit", b"limit", "retention", b"retention", "space", b"space"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -108,8 +114,16 @@ class PreviewRetentionResponse(_message.Message):
 
     CONVERSATIONS_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    IS_MOST_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
     """True if there are more."""
+    total: _builtins.int
+    """Number of all of them."""
+    is_most: _builtins.bool
+    """True if the rules are about more than half of the conversations, or of the communications with
+    third parties, that are there. A caller should let `total` be typed before it sets them.
+    """
     @_builtins.property
     def conversations(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.RetiredConversation]:
         """The conversations, rule by rule, those that are idle for longest first."""
@@ -119,10 +133,12 @@ class PreviewRetentionResponse(_message.Message):
         *,
         conversations: _abc.Iterable[_admin_pb2.RetiredConversation] | None = ...,
         has_more: _builtins.bool = ...,
+        total: _builtins.int = ...,
+        is_most: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations", "has_more", b"has_more"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations", "has_more", b"has_more", "is_most", b"is_most", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -273,21 +289,29 @@ class SetSettingResponse(_message.Message):
 
     SETTING_FIELD_NUMBER: _builtins.int
     RESTART_NEEDED_FIELD_NUMBER: _builtins.int
+    RETENTION_START_TIME_FIELD_NUMBER: _builtins.int
     restart_needed: _builtins.bool
     """True if the new value counts from the next start of the server on."""
     @_builtins.property
     def setting(self) -> _admin_pb2.Setting:
         """The setting as it is now."""
 
+    @_builtins.property
+    def retention_start_time(self) -> _timestamp_pb2.Timestamp:
+        """Time from which the rules of `retention` that are new delete and unindex; until then they do
+        nothing. Unset: none of them waits, or another setting was set.
+        """
+
     def __init__(
         self,
         *,
         setting: _admin_pb2.Setting | None = ...,
         restart_needed: _builtins.bool = ...,
+        retention_start_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["setting", b"setting"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retention_start_time", b"retention_start_time", "setting", b"setting"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["restart_needed", b"restart_needed", "setting", b"setting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["restart_needed", b"restart_needed", "retention_start_time", b"retention_start_time", "setting", b"setting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -56,7 +56,7 @@ from recollect_server.services.administration.verifications import VerificationA
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Allowances, Limiter
 from recollect_server.services.recall.models import EmbeddingModels
-from recollect_server.services.retention import RetentionGrace
+from recollect_server.services.retention import NewRules, RetentionGrace
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces.spaces import Lease, Spaces
 from recollect_server.services.tokens import Tokens
@@ -72,6 +72,7 @@ from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.format import NewerFormat, mark_format
 from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.rule_times import RuleTimesFile
 from recollect_server.storage.usage import UsageFile
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.certificates import TlsFiles
@@ -208,6 +209,9 @@ def _start(
     )
     stops.append(streams.stop)
     models, workers = _open_models(live, weights, stops)
+    grace = live.view(lambda now: now.retention_grace.total_seconds())
+    rules = live.view(lambda now: now.retention_rules)
+    new_rules = NewRules(rules, grace, clock, RuleTimesFile(settings.data_dir))
     shared = Shared(
         live,
         stores,
@@ -222,7 +226,8 @@ def _start(
         workers,
         writer_of_notes(live, clock, pages.telemetry),
         limiter,
-        RetentionGrace(live.view(lambda now: now.retention_grace.total_seconds()), clock),
+        RetentionGrace(grace, clock),
+        new_rules,
         lock_order,
         progress,
         compared_at_once,
@@ -243,7 +248,7 @@ def _start(
     with _default_space(spaces, settings) as space:
         recovered = space.recovered
         administered = Administered(
-            live, stores, clock, tokens, limiter, spaces, streams, verifications
+            live, stores, clock, tokens, limiter, new_rules, spaces, streams, verifications
         )
         server = _server(shared, gate, audit, administered)
     _start_jobs(shared, spaces, stops)

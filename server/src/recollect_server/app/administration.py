@@ -25,6 +25,7 @@ from recollect_server.services.administration.spaces import SpaceAdministration
 from recollect_server.services.administration.verifications import VerificationAdministration
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
+from recollect_server.services.retention import NewRules
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings
@@ -51,6 +52,7 @@ class Administered:
     clock: Clock
     tokens: Tokens
     limiter: Limiter
+    new_rules: NewRules
     spaces: Spaces[Any]
     streams: Streams
     verifications: VerificationAdministration
@@ -81,7 +83,11 @@ def admin_handlers(parts: Administered) -> AdminHandlers:
         ),
         JobAdministration(spaces, parts.spaces),
         RetentionAdministration(
-            parts.stores, parts.settings.view(lambda it: it.retention_rules), parts.spaces
+            parts.stores,
+            parts.settings.view(lambda it: it.retention_rules),
+            parts.new_rules,
+            parts.spaces,
+            parts.clock,
         ),
         parts.verifications,
         parts.tokens,

@@ -48,7 +48,7 @@ from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.removals import Removals
-from recollect_server.services.retention import Retention, RetentionGrace
+from recollect_server.services.retention import NewRules, Retention, RetentionGrace
 from recollect_server.services.space.events import (
     ChangedElsewhere,
     Deleted,
@@ -109,6 +109,7 @@ class Shared:
     """None: nobody takes notes."""
     limiter: Limiter
     retention_grace: RetentionGrace
+    new_rules: NewRules
     lock_order: LockOrder | None = None
     progress: Progress = no_progress
     compared_at_once: int = COMPARED_AT_ONCE
@@ -420,7 +421,10 @@ class OpenSpace:
         rules = self._shared.live.view(
             lambda it: tuple(rule for rule in it.retention_rules if rule.is_for(self.name))
         )
-        return Retention(space, lambda: rules.now, receipts, self._shared.retention_grace)
+        shared = self._shared
+        return Retention(
+            space, lambda: rules.now, receipts, shared.retention_grace, shared.new_rules
+        )
 
     def _open_meaning(self, space: Space, logs: LogStore) -> Meaning:
         """Open the vectors, which follow what happens to conversations."""

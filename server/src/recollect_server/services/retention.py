@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from typing import Protocol
 
 import structlog
 
@@ -52,7 +53,7 @@ log = structlog.get_logger("recollect.retention")
 _JUMP = 3_600_000
 """Milliseconds that the clock is ahead of a steady one, from which somebody set it."""
 _LONGER = 100
-"""Factor of the grace after a jump of the clock ahead, beside that after a start."""
+"""Factor of the grace of a new rule, and after a jump of the clock ahead."""
 _FIRST, _MOST_AT_FIRST = 3_600_000, 100
 """Milliseconds behind the grace in which no more conversations go."""
 _PART = 500  # conversations of one query
@@ -110,6 +111,103 @@ class RetentionGrace:
             self._count += conversations
 
 
+class RuleTimes(Protocol):
+    """Protocol of where the times are kept at which rules were first in force, by their texts."""
+
+    def read(self) -> dict[str, int]:
+        """Return the times in milliseconds."""
+
+    def write(self, times: dict[str, int]) -> None:
+        """Keep the times. Raises StorageUnavailable."""
+
+
+class NewRules:
+    """The wait of rules that are new, in all spaces of a server. Safe to call from any thread.
+
+    A rule is known by its text, so a stricter one is new. It waits a hundred times the grace from
+    the moment it is first seen in force, over restarts too, so that one that was not meant can be
+    taken back. A grace of 0 means that none waits.
+    """
+
+    def __init__(
+        self,
+        rules: Live[tuple[RetentionRule, ...]],
+        grace: Live[float],
+        clock: Clock,
+        file: RuleTimes,
+    ) -> None:
+        """`rules` are those of all spaces; `grace` is in seconds."""
+        self._rules = rules
+        self._grace = grace
+        self._clock = clock
+        self._file = file
+        self._guard = threading.Lock()  # guards the times
+        self._times: dict[str, int] | None = None
+
+    def start(self, rule: RetentionRule) -> int:
+        """Return the time from which a rule in force counts, in milliseconds."""
+        wait = round(self._grace.now * 1000) * _LONGER
+        return self._follow().get(rule.text, self._clock()) + wait if wait else 0
+
+    def last_start(self) -> int | None:
+        """Return when all rules that wait now will count, in milliseconds; None if none waits."""
+        starts = [self.start(rule) for rule in self._rules.now]
+        return max((it for it in starts if it > self._clock()), default=None)
+
+    def _follow(self) -> dict[str, int]:
+        """Return the times of the rules in force, after noting those that are new or gone."""
+        with self._guard:
+            before = self._file.read() if self._times is None else self._times
+            now = self._clock()
+            times = {rule.text: before.get(rule.text, now) for rule in self._rules.now}
+            if times != before:
+                new = sorted(times.keys() - before.keys())
+                try:
+                    self._file.write(times)
+                except StorageUnavailable as error:
+                    log.warning("new_rules_not_kept", reason=str(error))
+                if new:
+                    log.info("retention_rules_are_new", rules=new)
+            self._times = times
+            return times
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A conversation or communication that rules are about, with its name for people."""
+
+    retired: Retired
+    name: str
+    space: str
+
+
+@dataclass(slots=True)
+class RetentionPlan:
+    """The conversations and communications that rules are about now."""
+
+    limit: int
+    shown: list[Planned] = field(default_factory=list)
+    """At most `limit` of them."""
+    conversations: int = 0
+    communications: int = 0
+    all_conversations: int = 0
+    """Conversations that are there, whether a rule is about them or not."""
+    all_communications: int = 0
+
+    @property
+    def total(self) -> int:
+        """The number of all that rules are about."""
+        return self.conversations + self.communications
+
+    @property
+    def is_most(self) -> bool:
+        """True if rules are about more than half of the ones or of the others."""
+        return (
+            2 * self.conversations > self.all_conversations
+            or 2 * self.communications > self.all_communications
+        )
+
+
 def _uptime() -> int:
     """Return the milliseconds since the machine started, in which it slept or not."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -125,12 +223,37 @@ class Retention:
         rules: Callable[[], tuple[RetentionRule, ...]],
         receipts: Ledger[RetentionReceipt],
         grace: RetentionGrace,
+        new_rules: NewRules,
     ) -> None:
         """`rules` returns those about this space; the first that a conversation meets counts."""
         self._space = space
         self._grace = grace
         self.rules = rules
         self._receipts = receipts
+        self._new_rules = new_rules
+
+    def plan(
+        self, plan: RetentionPlan, rules: tuple[RetentionRule, ...] | None, space: str
+    ) -> None:
+        """Add to a plan what rules (None: those in force) are about in this space."""
+        index = self._space.index
+        for it in self.due(rules):
+            is_communication = is_communication_id(it.conversation_id)
+            if is_communication:
+                plan.communications += 1
+            else:
+                plan.conversations += 1
+            if len(plan.shown) < plan.limit:
+                name = ""
+                if is_communication and (talk := index.external.find(it.conversation_id)):
+                    name = talk.state.party_name or talk.state.party
+                elif stored := index.conversations.find(it.conversation_id):
+                    name = stored.state.title or stored.state.request
+                plan.shown.append(Planned(it, name, space))
+        plan.all_conversations += index.conversations.total(Filter())[0]
+        if plan.communications:
+            every = _every(partial(index.external.sizes, CommunicationFilter(with_messages=True)))
+            plan.all_communications += sum(1 for _ in every)
 
     def due(self, rules: tuple[RetentionRule, ...] | None = None) -> Iterator[Retired]:
         """Yield the conversations that rules (None: those in force) are about now, rule by
@@ -155,13 +278,14 @@ class Retention:
         """Delete or unindex at most `limit` of those that are due, or as many as the grace lets.
         Return how many were.
         """
-        rules = {rule.text: rule for rule in self.rules()}
+        now = self._space.clock()
+        rules = {it.text: it for it in self.rules() if self._new_rules.start(it) <= now}
         limit = self._grace.allowed(limit)  # without rules too: it watches the clock
         if not rules or not limit:
             return 0
         self._space.follow()
         count = 0
-        for retired in list(islice(self.due(), limit)):
+        for retired in list(islice(self.due(tuple(rules.values())), limit)):
             rule = rules.get(retired.rule)
             if rule is None:
                 continue  # the rules changed meanwhile
@@ -218,10 +342,12 @@ class Retention:
         """
         times: list[int] = []
         for rule in self.rules():
+            start = self._new_rules.start(rule)
             if rule.idle:
-                times += [it.update_time + rule.idle for it in self._idle(rule, None, 1, None)]
+                idle = self._idle(rule, None, 1, None)
+                times += [max(it.update_time + rule.idle, start) for it in idle]
             elif next(self._due(rule), None) is not None:
-                times.append(self._space.clock())
+                times.append(max(self._space.clock(), start))
         return min(times, default=None)
 
     def _due(self, rule: RetentionRule) -> Iterator[Retired]:

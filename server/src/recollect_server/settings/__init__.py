@@ -447,8 +447,8 @@ class Settings(BaseSettings):
     )
     retention_grace: Duration = Field(
         timedelta(minutes=10),
-        description="how long these rules wait after a start, and a hundred times as long after the"
-        " clock was put on; 0s: not at all",
+        description="how long these rules wait after a start, and a hundred times as long where they"
+        " are new or the clock was put on; 0s: not at all",
     )
     token_calls: float = Field(
         0, ge=0, description="calls a second of one token, unless the token says so; 0: no limit"

@@ -83,8 +83,13 @@ class AdminHandlers(TokenHandlers):
             if request.reset
             else self._settings.set(request.key, request.value)
         )
+        is_retention = request.key == "retention" and changed.in_force
         return api.SetSettingResponse(
-            setting=_setting_to(changed.setting), restart_needed=not changed.in_force
+            setting=_setting_to(changed.setting),
+            restart_needed=not changed.in_force,
+            retention_start_time=optional_timestamp(
+                self._retention.last_start() if is_retention else None
+            ),
         )
 
     # Spaces ---------------------------------------------------------------------------------------
@@ -164,16 +169,28 @@ class AdminHandlers(TokenHandlers):
         self, request: api.ListRetentionRulesRequest, call: Call
     ) -> api.ListRetentionRulesResponse:
         space = _space_of(call.principal, request.space)
-        return api.ListRetentionRulesResponse(rules=map(_rule_to, self._retention.rules(space)))
+        rules = self._retention.rules(space)
+        return api.ListRetentionRulesResponse(
+            rules=[_rule_to(it, self._retention.start(it)) for it in rules]
+        )
 
     def PreviewRetention(
         self, request: api.PreviewRetentionRequest, call: Call
     ) -> api.PreviewRetentionResponse:
-        space = _space_of(call.principal, request.space)
+        spaces = (
+            self._spaces.names(call.principal.is_for)
+            if request.every_space
+            else [_space_of(call.principal, request.space)]
+        )
         rules = parse_rules(request.retention) if request.retention else None
         limit = min(request.limit or _USUAL_PREVIEWED, _MOST_PREVIEWED)
-        due, has_more = self._retention.preview(space, rules, limit)
-        return api.PreviewRetentionResponse(conversations=map(_retired_to, due), has_more=has_more)
+        plan = self._retention.preview(spaces, rules, limit)
+        return api.PreviewRetentionResponse(
+            conversations=[_retired_to(it.retired, it.name, it.space) for it in plan.shown],
+            has_more=plan.total > len(plan.shown),
+            total=plan.total,
+            is_most=plan.is_most,
+        )
 
     def ListRetentionReceipts(
         self, request: api.ListRetentionReceiptsRequest, call: Call
@@ -347,7 +364,7 @@ def _job_to(space: str, it: JobOverview) -> admin_pb2.Job:
     )
 
 
-def _rule_to(rule: RetentionRule) -> admin_pb2.RetentionRule:
+def _rule_to(rule: RetentionRule, start: int | None) -> admin_pb2.RetentionRule:
     return admin_pb2.RetentionRule(
         rule=rule.text,
         space=rule.space,
@@ -358,10 +375,11 @@ def _rule_to(rule: RetentionRule) -> admin_pb2.RetentionRule:
         keeps_anchors=rule.keeps_anchors,
         unindexes=rule.unindexes,
         deletes_communications=rule.is_about_third_parties,
+        start_time=optional_timestamp(start),
     )
 
 
-def _retired_to(it: Retired) -> admin_pb2.RetiredConversation:
+def _retired_to(it: Retired, name: str = "", space: str = "") -> admin_pb2.RetiredConversation:
     return admin_pb2.RetiredConversation(
         conversation_id=it.conversation_id,
         channel=it.channel,
@@ -369,6 +387,8 @@ def _retired_to(it: Retired) -> admin_pb2.RetiredConversation:
         bytes=it.bytes,
         rule=it.rule,
         reason=it.reason,
+        name=name,
+        space=space,
     )
 
 

@@ -36,6 +36,10 @@ class RetentionRule:
     """True if it deletes communications with third parties, and no conversations. Those without
     a message stay, and those of blocked parties unless the rule says `trust=blocked`.
     """
+    start_time: datetime | None = None
+    """Time from which it deletes or unindexes, because it is new (setting `retention_grace`);
+    until then it does nothing. Unset: it does not wait.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,10 @@ class RetiredConversation:
     """The rule."""
     reason: str = ""
     """Reason why it goes, in a sentence without text of it."""
+    name: str = ""
+    """Its title, or the name of its party. In a preview only: receipts hold no text."""
+    space: str = ""
+    """Its space. In a preview only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +80,13 @@ class RetentionPreview:
     """The conversations, rule by rule, those that are idle for longest first."""
     has_more: bool = False
     """True if there are more."""
+    total: int = 0
+    """Number of all of them."""
+    is_most: bool = False
+    """True if the rules are about more than half of the conversations, or of the communications
+    with third parties, that are there. A caller should let `total` be typed before it sets
+    them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 """Data classes of the contract: admin, settings."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -113,3 +114,7 @@ class ChangedSetting:
     """The setting as it is now."""
     restart_needed: bool = False
     """True if the new value counts from the next start of the server on."""
+    retention_start_time: datetime | None = None
+    """Time from which the rules of `retention` that are new delete and unindex; until then they
+    do nothing. Unset: none of them waits, or another setting was set.
+    """

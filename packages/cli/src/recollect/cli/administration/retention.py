@@ -29,12 +29,13 @@ def list_rules(shell: Shell) -> None:
     if shell.as_json:
         json_lines(rules)
         return
-    table = table_of("rule", "space", "anchors")
+    table = table_of("rule", "space", "anchors", "from")
     for it in rules:
         table.add_row(
             one_line(it.rule),
             one_line(it.space or "every"),
             "stay" if it.keeps_anchors or it.unindexes else "go",
+            local(it.start_time) if it.start_time else "now",
         )
     console().print(
         table
