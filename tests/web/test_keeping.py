@@ -320,6 +320,44 @@ def test_what_is_said_before_the_stream_stands_is_shown(stage: Stage, window: Br
     page.close()
 
 
+def test_rules_of_retention_are_asked_for_and_say_from_when_they_delete(
+    stage: Stage, window: Browsing
+) -> None:
+    stage.client.admin.set_setting("retention_grace", "10m")
+    time = datetime.now(UTC) - timedelta(days=400)
+    old = stage.client.conversations.create("older", create_time=time)
+    stage.client.conversations.append_turn(old.id, [Message.user("The old roof", timestamp=time)])
+    for _ in range(3):
+        stage.conversation("Of today", "Hello")
+    page = window.tab("/settings?find=retention", "#setting-retention")
+
+    def save(rules: str) -> str:
+        page.fill("#setting-retention", rules)
+        page.click(".setting:has(#setting-retention) >> text=Save")
+        page.wait_for_selector(".meant")
+        assert stage.client.admin.list_retention_rules().rules == ()
+        return str(page.inner_text(".meant"))
+
+    shown = save("delete idle=90d")
+    assert "delete or unindex 1 conversation now." in shown
+    assert "The old roof" in shown
+    page.click(".meant >> text=Cancel")
+    page.wait_for_selector(".meant", state="detached")
+    # more than half of all: the number is typed
+    total = stage.client.admin.preview_retention(retention="delete conversations=1").total
+    assert "more than half of all" in save("delete conversations=1")
+    assert page.is_disabled(".meant >> text=Set these rules")
+    page.fill(".meant input", str(total + 1))
+    assert page.is_disabled(".meant >> text=Set these rules")
+    page.fill(".meant input", str(total))
+    page.click(".meant >> text=Set these rules")
+    page.wait_for_selector(".done >> text=Rules that are new do nothing before")
+    assert stage.client.admin.list_retention_rules().rules[0].start_time is not None
+    stage.client.admin.set_setting("retention", reset=True)
+    assert stage.client.conversations.get(old.id).id == old.id
+    page.close()
+
+
 def test_a_conversation_that_is_not_searched_says_so(stage: Stage, window: Browsing) -> None:
     time = datetime.now(UTC) - timedelta(days=40)
     old = stage.client.conversations.create("oldest", create_time=time)

@@ -452,6 +452,12 @@ export const en = {
     reset: "Use the default",
     saved: "Saved. It is in force.",
     savedLater: "Saved. It counts from the next start on.",
+    savedFrom: (time: string) => `Saved. Rules that are new do nothing before ${time}.`,
+    taken: (total: bigint, isMost: boolean) =>
+      `These rules would delete or unindex ${count(Number(total), "conversation", "conversations")} now${isMost ? ", more than half of all" : ""}.`,
+    takenMore: (more: number) => `and ${more.toLocaleString("en")} more`,
+    typeNumber: "Type their number to set the rules",
+    setRules: "Set these rules",
     readOnly: "This server shows its settings; it does not change them over the network yet. Set them in its file, its environment or its command line, and restart it.",
     lockedHere: "Set on the server's machine",
     masked: "Partly hidden: it may hold a secret.",

@@ -2,7 +2,7 @@
 // be, and when a change counts.
 import { useEffect, useState } from "preact/hooks";
 import {
-  AdminService, type ListSettingsResponse, Scope, type Setting, SettingSource, SettingType,
+  AdminService, type ListSettingsResponse, type PreviewRetentionResponse, Scope, type Setting, SettingSource, SettingType,
 } from "@recollect/client";
 import { client } from "../../api/calls";
 import { violationOf } from "../../api/errors";
@@ -12,10 +12,15 @@ import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 import { Failure, Loading } from "../../ui/States";
 import { oneLine } from "../../ui/text";
+import { fullTime } from "../../ui/time";
 import "../../styles/cards.css";
 import "./settings.css";
 
 const admin = client.of(AdminService);
+
+const RETENTION = "retention";
+/** Conversations that are named before rules of retention are set. */
+const SHOWN = 10;
 
 interface Group {
   key: string;
@@ -116,20 +121,38 @@ function Row({ setting, mayChange, shared, onChange }: RowProps) {
   const [problem, setProblem] = useState("");
   const [done, setDone] = useState("");
   const [isBusy, setBusy] = useState(false);
+  const [plan, setPlan] = useState<PreviewRetentionResponse>();
   useEffect(() => setDraft(current), [current]);
+  useEffect(() => setPlan(undefined), [draft]);
   const isLocked = !mayChange || setting.locked !== "" || setting.masked;
   const isChanged = draft !== current;
   const id = `setting-${setting.key}`;
+  const look = async () => {
+    if (setting.key !== RETENTION || !draft.trim()) return undefined;
+    const found = await admin.previewRetention({ retention: draft, limit: SHOWN, everySpace: true });
+    return found.total > 0n ? found : undefined;
+  };
+  const submit = () => {
+    setBusy(true);
+    setProblem("");
+    setDone("");
+    look().then(
+      (found) => (found ? setPlan(found) : save({ value: draft })),
+      (error: unknown) => setProblem(violationOf(error)),
+    ).finally(() => setBusy(false));
+  };
   const save = (change: { value: string } | { reset: true }) => {
     setBusy(true);
     setProblem("");
     setDone("");
+    setPlan(undefined);
     admin
       .setSetting({ key: setting.key, ...change })
       .then(
         (answer) => {
           if (answer.setting) onChange(answer.setting);
-          setDone(answer.restartNeeded ? t.settings.savedLater : t.settings.saved);
+          const start = answer.retentionStartTime;
+          setDone(answer.restartNeeded ? t.settings.savedLater : start ? t.settings.savedFrom(fullTime(start)) : t.settings.saved);
         },
         (error: unknown) => setProblem(violationOf(error)),
       )
@@ -141,7 +164,7 @@ function Row({ setting, mayChange, shared, onChange }: RowProps) {
       class="setting"
       onSubmit={(event) => {
         event.preventDefault();
-        if (isChanged) save({ value: draft });
+        if (isChanged && !plan) submit();
       }}
     >
       <div class="setting-text">
@@ -164,7 +187,8 @@ function Row({ setting, mayChange, shared, onChange }: RowProps) {
         {setting.pending && <p class="pending"><Icon name="warning" />{t.settings.pending(setting.pendingValue)}</p>}
         <p class="error" id={`${id}-error`} role="alert">{problem}</p>
         {done && <p class="done" role="status"><Icon name="check" />{done}</p>}
-        {(isChanged || mayReset) && !isLocked && (
+        {plan && <Meant plan={plan} isBusy={isBusy} onYes={() => save({ value: draft })} onNo={() => { setDraft(current); setPlan(undefined); }} />}
+        {(isChanged || mayReset) && !isLocked && !plan && (
           <div class="setting-actions">
             {isChanged && <button class="button primary" disabled={isBusy}>{t.settings.save}</button>}
             {isChanged && <button type="button" class="button" onClick={() => { setDraft(current); setProblem(""); }}>{t.people.cancel}</button>}
@@ -173,6 +197,38 @@ function Row({ setting, mayChange, shared, onChange }: RowProps) {
         )}
       </div>
     </form>
+  );
+}
+
+interface MeantProps {
+  plan: PreviewRetentionResponse;
+  isBusy: boolean;
+  onYes: () => void;
+  onNo: () => void;
+}
+
+/** The conversations that rules would take now, and the question whether they are meant. */
+function Meant({ plan, isBusy, onYes, onNo }: MeantProps) {
+  const [typed, setTyped] = useState("");
+  const isMeant = !plan.isMost || typed.trim() === String(plan.total);
+  return (
+    <div class="meant" role="alertdialog" aria-label={t.settings.taken(plan.total, plan.isMost)}>
+      <p><Icon name="warning" />{t.settings.taken(plan.total, plan.isMost)}</p>
+      <ul>
+        {plan.conversations.map((it) => <li key={it.conversationId}>{oneLine(it.name || it.conversationId)}</li>)}
+        {plan.hasMore && <li>{t.settings.takenMore(Number(plan.total) - plan.conversations.length)}</li>}
+      </ul>
+      {plan.isMost && (
+        <label>
+          {t.settings.typeNumber}
+          <input value={typed} inputMode="numeric" autocomplete="off" onInput={(event) => setTyped(event.currentTarget.value)} />
+        </label>
+      )}
+      <div class="setting-actions">
+        <button type="button" class="button danger" disabled={isBusy || !isMeant} onClick={onYes}>{t.settings.setRules}</button>
+        <button type="button" class="button" onClick={onNo}>{t.people.cancel}</button>
+      </div>
+    </div>
   );
 }
 
