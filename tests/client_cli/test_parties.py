@@ -104,6 +104,32 @@ def test_communications_are_deleted_with_a_dry_run_before(
     assert (wrong.code, wrong.out) == (2, "")
 
 
+def test_a_display_name_finds_and_what_else_is_called_so_is_named_and_stays(
+    inside: Inside, client: Client
+) -> None:
+    mail = write(client, 11, "The invoice", sender='"Noor A." <noor@example.org>')
+    other = write(client, 12, "Another", sender='"noor a." <n.a@other.example>')
+    stranger = write(client, 13, "Hello", sender="sam@example.org")
+    listed = inside("communications", "list", "--party", "NOOR A.").lines
+    assert {it["id"] for it in listed} == {mail.id, other.id}
+    dry = inside("communications", "delete", "--party", "Noor A.", on_terminal=True).out
+    assert dry.startswith("Would remove 2 communications for good; --yes does it.\n")
+    assert mail.id in dry
+    # by its address one goes, and the other is named
+    one = inside("communications", "delete", "--party", "noor@example.org", "--yes")
+    assert one.lines[0]["communicationIds"] == [mail.id]
+    assert one.err == (
+        f"Called so too, and not among these: {other.id}  email  n.a@other.example\n"
+    )
+    by_name = inside("communications", "delete", "--party", "Noor A.", "--yes")
+    assert by_name.lines[0]["communicationIds"] == [other.id]
+    nobody = inside("communications", "delete", "--party", "Noor A.", on_terminal=True)
+    assert nobody.err == (
+        "Noor A.: is no address, name of linked addresses or display name of a party.\n"
+    )
+    assert [it.id for it in client.external.list_communications()] == [stranger.id]
+
+
 def test_owners_are_added_linked_listed_and_removed(inside: Inside, client: Client) -> None:
     added = inside("owners", "add", "whatsapp", "+1 555-000", "--person", "Alex").lines
     assert added == [{"channel": "whatsapp", "identity": "1555000", "person": "Alex"}]

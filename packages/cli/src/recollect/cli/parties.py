@@ -2,8 +2,9 @@
 and what the owner is asked.
 """
 
+from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, BinaryIO
 
 import click
@@ -55,6 +56,8 @@ from recollect.cli.printing import (
 from recollect.imports.values import counted
 
 _PAGE = 500
+_MOST_IDS = 1000
+"""Ids that a delete takes."""
 _ARROWS = {Direction.INBOUND: "←", Direction.OUTBOUND: "→"}
 _TRUST = click.Choice([it.value for it in Trust])
 
@@ -66,7 +69,10 @@ def communications() -> None:
 
 @communications.command("list")
 @click.option(
-    "--party", metavar="ADDRESS", help="Only with this party, by its address as it is listed."
+    "--party",
+    metavar="NAME",
+    help="Only with this party: its address as it is listed, the name of linked addresses, or else"
+    " its display name.",
 )
 @click.option("--trust", type=_TRUST, help="Only with this trust.")
 @click.option(
@@ -84,13 +90,22 @@ def list_communications(
     shell: Shell, party: str | None, trust: str | None, open_only: bool, limit: int
 ) -> None:
     """List communications, the newest message first."""
-    pages = shell.client.external.list_communications(
-        party=party,
-        trust=None if trust is None else Trust(trust),
-        open_escalations_only=open_only,
-        page_size=min(limit or _PAGE, _PAGE),
-    )
-    chosen = islice(pages, limit or None)
+
+    def pages(party: str | None) -> Iterator[ExternalCommunication]:
+        return shell.client.external.list_communications(
+            party=party,
+            trust=None if trust is None else Trust(trust),
+            open_escalations_only=open_only,
+            page_size=min(limit or _PAGE, _PAGE),
+        )
+
+    rows = pages(party)
+    first = next(rows, None)
+    if first is not None:
+        rows = chain([first], rows)
+    elif party is not None:
+        rows = (it for it in pages(None) if _is_called(it, party))
+    chosen = islice(rows, limit or None)
     if shell.as_json:
         json_lines(chosen)
         return
@@ -264,9 +279,9 @@ def reply(
     "--party",
     "parties",
     multiple=True,
-    metavar="ADDRESS",
+    metavar="NAME",
     help="With this party: an address in any usual form, or the name of linked addresses (`recollect"
-    " owners link`), each of which is found. A display name is not searched. May be repeated.",
+    " owners link`), each of which is found; else a display name. May be repeated.",
 )
 @with_channels
 @click.option(
@@ -285,11 +300,14 @@ def delete_communications(
     """Remove all communications that match every filter for good, the longest unchanged first.
 
     Without --yes nothing is removed: it prints what would be. With a communication go its questions
-    and the trust in its party: one that was blocked may write again, as a stranger. As JSON every
-    line is a receipt.
+    and the trust in its party: one that was blocked may write again, as a stranger. Anybody may
+    have any display name: others that are called as a removed party is are named, and stay. As JSON
+    every line is a receipt.
     """
     if not (those or parties or channels):
         raise click.UsageError("Choose some: by their ids, with --party or with --channel.")
+    if parties:
+        those, parties = _of_parties(shell, those, parties, channels)
 
     def remove(most: int) -> DeletedCommunications:
         return shell.client.external.delete_communications(
@@ -307,6 +325,42 @@ def delete_communications(
     for receipt in remove_matching(remove, limit, yes=yes):
         print_receipt(shell, receipt, "communication", described, {}, is_dry=not yes)
     end_of(receipt)
+
+
+def _is_called(it: ExternalCommunication, name: str) -> bool:
+    return bool(it.party_name) and it.party_name.casefold() == name.casefold()
+
+
+def _of_parties(
+    shell: Shell, those: tuple[str, ...], parties: tuple[str, ...], channels: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ids and the parties that a delete is to be about: of ids alone where a party is a
+    display name, which the server does not search. Print what else is called as they are.
+    """
+    everything = list(shell.client.external.list_communications(page_size=_PAGE))
+    matching: dict[str, ExternalCommunication] = {}
+    is_by_name = False
+    for party in parties:
+        rows = list(shell.client.external.list_communications(party=party, page_size=_PAGE))
+        if not rows:
+            rows = [it for it in everything if _is_called(it, party)]
+            is_by_name = is_by_name or bool(rows)
+        if not rows:
+            warn(f"{party}: is no address, name of linked addresses or display name of a party.")
+        matching |= {it.id: it for it in rows if it.channel in channels or not channels}
+    if those:
+        matching = {name: it for name, it in matching.items() if name in those}
+    names = {it.party_name for it in matching.values()} | set(parties)
+    for it in everything:
+        if it.id not in matching and any(_is_called(it, name) for name in names):
+            warn(f"Called so too, and not among these: {it.id}  {it.channel}  {it.party}")
+    if not is_by_name:
+        return those, parties
+    if len(matching) > _MOST_IDS:
+        raise click.UsageError(
+            f"{len(matching)} communications are of that name: choose them by address or --channel."
+        )
+    return tuple(matching), ()
 
 
 @communications.command("redact")
