@@ -2,6 +2,7 @@
 answer.
 """
 
+import errno
 import json
 import sys
 from typing import Any
@@ -9,11 +10,32 @@ from typing import Any
 from recollect import Client, Role
 from recollect.cli.exits import FAILED
 
+from tests.faults.conftest import Disk, disk
+
+__all__ = ["disk"]
+
 
 def said(client: Client, conversation_id: str) -> list[tuple[Role, str]]:
     return [
         (message.role, message.content)
         for message in client.conversations.load(conversation_id).messages
+    ]
+
+
+def test_a_full_disk_keeps_what_is_typed_and_says_so(
+    recollect: Any, client: Client, disk: Disk
+) -> None:
+    first = recollect("chat", stdin="Buy milk.\n").lines[0]["conversationId"]
+    disk.refuse("pwrite", error=errno.ENOSPC)
+    ran = recollect("chat", stdin="And bread.\n")
+    assert ran.code != 0
+    assert "it is kept on the server and written as soon as there is room (No space left" in ran.err
+    disk.refused.clear()
+    recollect("chat", stdin="And eggs.\n")
+    assert [content for _, content in said(client, first)] == [
+        "Buy milk.",
+        "And bread.",
+        "And eggs.",
     ]
 
 

@@ -3,9 +3,15 @@ next one.
 """
 
 import errno
+import re
 from functools import partial
+from typing import Any
 
+import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from recollect import Client, Message, Unavailable
 from recollect.v1.message_pb2 import ToolCall
 from recollect_server.services.space.projection import Overlay
 from recollect_server.services.space.states import PendingWrites
@@ -248,6 +254,39 @@ def test_a_stop_reports_once_how_many_messages_of_a_conversation_are_lost(
             "reason": f"the transcript {reason}",
         }
     ]
+
+
+def test_a_full_disk_is_named_with_its_free_bytes_wherever_somebody_looks(
+    service: Service, server: RunningServer, disk: Disk
+) -> None:
+    conversation_id = service.conversation_of("one")
+    disk.refuse("pwrite", error=errno.ENOSPC)
+    full = re.compile(r"No space left on device \(\d+ bytes are free\)")
+    for request_id in ("r1", "r2"):  # the second is refused for the first
+        failure = failure_of(
+            partial(service.append, conversation_id, user("two"), request_id=request_id)
+        )
+        assert full.search(failure.text), failure.text
+        assert full.fullmatch(failure.metadata["held_because"])
+    with Client(server.target, retry=None) as client:
+        stats = client.admin.get_stats().space
+        assert stats.held_messages == 2
+        assert full.fullmatch(stats.held_because)
+        with pytest.raises(Unavailable) as repeated:
+            client.conversations.append_turn(
+                conversation_id, [Message.user("two")], request_id="r1"
+            )
+        assert full.search(str(repeated.value))
+    with grpc.insecure_channel(server.target) as channel:
+        health: Any = HealthStub(channel)
+        _, call = health.Check.with_call(HealthCheckRequest())
+    degraded = dict(call.trailing_metadata())["recollect-degraded"]
+    assert full.search(str(degraded)), degraded
+    disk.refused.clear()
+    service.append(conversation_id, user("three"))
+    with Client(server.target) as client:
+        stats = client.admin.get_stats().space
+    assert (stats.held_messages, stats.held_because) == (0, "")
 
 
 def test_beyond_the_bound_nothing_is_held_and_the_caller_is_told(

@@ -40,6 +40,10 @@ FIRING: dict[str, dict[str, str]] = {
         "recollect_data_free_bytes": "9x120",
         "recollect_data_size_bytes": "100x120",
     },
+    "RecollectDiskExhausted": {
+        "recollect_data_free_bytes": "0.9x120",
+        "recollect_data_size_bytes": "100x120",
+    },
     "RecollectFilesExhausted": {
         'process_open_fds{job="recollect"}': "900x120",
         'process_max_fds{job="recollect"}': "1000x120",
@@ -73,6 +77,8 @@ RESTING: dict[str, dict[str, str]] = {
     | {'recollect_calls_total{code="INTERNAL"}': "0+1x120"},
     "RecollectAppendsSlow": FIRING["RecollectAppendsSlow"] | {f'{_HISTOGRAM}"0.5"}}': "0+100x120"},
     "RecollectDiskFull": FIRING["RecollectDiskFull"] | {"recollect_data_free_bytes": "11x120"},
+    "RecollectDiskExhausted": FIRING["RecollectDiskExhausted"]
+    | {"recollect_data_free_bytes": "2x120"},
     "RecollectFilesExhausted": FIRING["RecollectFilesExhausted"]
     | {'process_open_fds{job="recollect"}': "700x120"},
     "RecollectNotesFailing": FIRING["RecollectNotesFailing"]

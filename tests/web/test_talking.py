@@ -1,5 +1,6 @@
 """Conversations on the page while they go on: what is said anywhere, or written on it, appears."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,11 @@ from recollect import Client, Message, Role, ToolCall
 from recollect_server import app
 from recollect_server.settings import Settings
 
+from tests.faults.conftest import Disk, disk
 from tests.waiting import until
 from tests.web.conftest import ROW, TOO_WIDE, Bridge, Browsing, Stage, axe, visit, wait
+
+__all__ = ["disk"]
 
 
 def test_what_is_said_anywhere_appears_without_a_reload(stage: Stage, window: Browsing) -> None:
@@ -134,6 +138,25 @@ def test_what_is_written_into_a_conversation_from_elsewhere_says_so(
     page.wait_for_selector(".message >> text=Said here")
     channels = [it.channel for it in stage.client.conversations.load(it).messages]
     assert channels == ["", "", "web"]
+    page.close()
+
+
+def test_a_full_disk_keeps_what_is_written_and_says_so(
+    stage: Stage, window: Browsing, disk: Disk
+) -> None:
+    it = stage.conversation("While the disk is full", "Hello")
+    page = window.tab(f"/c/{it}", ".composer")
+    disk.refuse("pwrite", error=errno.ENOSPC)
+    page.fill(".composer textarea", "Written on a full disk")
+    page.keyboard.press("Enter")
+    sentence = "It is kept here and written as soon as there is room (No space left on device ("
+    page.wait_for_selector(f"text={sentence}")
+    visit(page, "/health")
+    page.wait_for_selector("text=1 message is kept in memory and written as soon as there is room")
+    disk.refused.clear()
+    stage.client.conversations.append_turn(it, [Message.user("There is room again")])
+    texts = [one.content for one in stage.client.conversations.load(it).messages]
+    assert "Written on a full disk" in texts
     page.close()
 
 

@@ -62,6 +62,7 @@ const (
 	// not: the server may hold them and write them before the conversation's next append, or when it
 	// stops. Repeat with the same `request_id` at the time that `google.rpc.RetryInfo` gives: they
 	// are stored once. An append without an id that is repeated may be stored twice.
+	// Metadata where the server holds the messages: `held_because`, what the disk said.
 	ErrorReason_ERROR_REASON_STORAGE_UNAVAILABLE ErrorReason = 7
 	// DATA_LOSS. The conversation exists, and no line of its transcript can be read, or the file is
 	// another one's: repeating the call does not help, and nothing was changed. If a part can be read

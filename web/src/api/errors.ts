@@ -8,6 +8,7 @@ export function describe(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   switch (error instanceof RecollectError ? error.code : undefined) {
     case "UNAVAILABLE":
+      if (error instanceof RecollectError && error.metadata.held_because) return t.errors.held(error.metadata.held_because);
       if (text.startsWith("No connection to the server")) return t.errors.pageServerGone;
       return text.includes("connect") ? t.errors.serverGone : text;
     case "DEADLINE_EXCEEDED":

@@ -50,6 +50,7 @@ export const en = {
   errors: {
     serverGone: "The Recollect server cannot be reached. Is it running?",
     pageServerGone: "The page's own server (recollect-web) cannot be reached. Is it still running?",
+    held: (reason: string) => `It is kept here and written as soon as there is room (${reason}).`,
     tooSlow: "The server took too long to answer. Try again, or ask for less.",
     failed: "That did not work",
   },
@@ -501,6 +502,8 @@ export const en = {
     notesWaiting: (n: number) => `${count(n, "conversation waits", "conversations wait")} for notes`,
     notesFailed: (n: number) => `${count(n, "conversation", "conversations")} got no notes: a try failed`,
     whole: "All are whole.",
+    held: (n: number, reason: string) =>
+      `${count(n, "message is", "messages are")} kept in memory and written as soon as there is room: ${reason}`,
     torn: (n: number, size: string) => `${count(n, "transcript ends", "transcripts end")} with a message that was not written whole (${size}); the next start removes it`,
     noDeletes: "None is unfinished.",
     deletes: (n: number) => `${count(n, "delete has", "deletes have")} begun and not finished`,

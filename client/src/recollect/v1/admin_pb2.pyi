@@ -912,6 +912,8 @@ class SpaceStats(_message.Message):
     EXTERNAL_FIELD_NUMBER: _builtins.int
     LIMITED_SENDERS_FIELD_NUMBER: _builtins.int
     MOST_LIMITED_FIELD_NUMBER: _builtins.int
+    HELD_MESSAGES_FIELD_NUMBER: _builtins.int
+    HELD_BECAUSE_FIELD_NUMBER: _builtins.int
     space: _builtins.str
     """The space."""
     conversations: _builtins.int
@@ -934,6 +936,10 @@ class SpaceStats(_message.Message):
     """Deletes that have begun and are not finished."""
     limited_senders: _builtins.int
     """Senders who were refused for writing too fast."""
+    held_messages: _builtins.int
+    """Messages that the disk refused: they are kept in memory, and written as soon as it takes them."""
+    held_because: _builtins.str
+    """Reason why it refuses them, in a sentence with the free bytes of a full disk; empty: none is held."""
     @_builtins.property
     def embedding(self) -> Global___EmbeddingStats:
         """Embedding of texts."""
@@ -973,10 +979,12 @@ class SpaceStats(_message.Message):
         external: Global___ExternalStats | None = ...,
         limited_senders: _builtins.int = ...,
         most_limited: _abc.Iterable[Global___LimitedSender] | None = ...,
+        held_messages: _builtins.int = ...,
+        held_because: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["contexts", b"contexts", "embedding", b"embedding", "external", b"external", "notes", b"notes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contexts", b"contexts", "conversations", b"conversations", "embedding", b"embedding", "external", b"external", "index_bytes", b"index_bytes", "index_problem", b"index_problem", "limited_senders", b"limited_senders", "messages", b"messages", "most_limited", b"most_limited", "not_indexed_yet", b"not_indexed_yet", "notes", b"notes", "space", b"space", "torn_bytes", b"torn_bytes", "torn_transcripts", b"torn_transcripts", "transcript_bytes", b"transcript_bytes", "unfinished_deletes", b"unfinished_deletes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contexts", b"contexts", "conversations", b"conversations", "embedding", b"embedding", "external", b"external", "held_because", b"held_because", "held_messages", b"held_messages", "index_bytes", b"index_bytes", "index_problem", b"index_problem", "limited_senders", b"limited_senders", "messages", b"messages", "most_limited", b"most_limited", "not_indexed_yet", b"not_indexed_yet", "notes", b"notes", "space", b"space", "torn_bytes", b"torn_bytes", "torn_transcripts", b"torn_transcripts", "transcript_bytes", b"transcript_bytes", "unfinished_deletes", b"unfinished_deletes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

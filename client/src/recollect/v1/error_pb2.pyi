@@ -49,6 +49,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     not: the server may hold them and write them before the conversation's next append, or when it
     stops. Repeat with the same `request_id` at the time that `google.rpc.RetryInfo` gives: they
     are stored once. An append without an id that is repeated may be stored twice.
+    Metadata where the server holds the messages: `held_because`, what the disk said.
     """
     ERROR_REASON_DATA_DAMAGED: _ErrorReason.ValueType  # 8
     """DATA_LOSS. The conversation exists, and no line of its transcript can be read, or the file is
@@ -187,6 +188,7 @@ ERROR_REASON_STORAGE_UNAVAILABLE: ErrorReason.ValueType  # 7
 not: the server may hold them and write them before the conversation's next append, or when it
 stops. Repeat with the same `request_id` at the time that `google.rpc.RetryInfo` gives: they
 are stored once. An append without an id that is repeated may be stored twice.
+Metadata where the server holds the messages: `held_because`, what the disk said.
 """
 ERROR_REASON_DATA_DAMAGED: ErrorReason.ValueType  # 8
 """DATA_LOSS. The conversation exists, and no line of its transcript can be read, or the file is

@@ -459,7 +459,10 @@ def _degraded_logs(spaces: Spaces[OpenSpace], stores: Stores) -> Mapping[str, st
     not_indexed = sum(space.not_indexed() for space in spaces.open_now())
     store = state.problem if state is not None else ""
     if not store and held:
+        # Anybody may ask for the health of a server, and a path is for its operator.
+        reasons = sorted(it.held_because() for it in spaces.open_now())
         store = f"{counted(held, 'message')} held in memory, as the logs refuse to take more"
+        store += next((f": {it}" for it in reasons if it and "/" not in it), "")
     conversations = counted(not_indexed, "conversation")
     index = f"the newest messages of {conversations} are not indexed yet"
     return {"store": store, "index": index if not_indexed else ""}

@@ -476,6 +476,10 @@ class OpenSpace:
         """Return the number of messages whose logs refused them, and their bytes."""
         return self._space.held()
 
+    def held_because(self) -> str:
+        """Return what a log said that refuses messages; empty if none does."""
+        return self._space.held_because()
+
     def not_indexed(self) -> int:
         """Return the number of conversations of which the index refused lines."""
         return self._space.not_indexed()

@@ -313,6 +313,15 @@ class StorageUnavailable(DataUnavailable):
     """The disk refused a write or a read."""
 
 
+class MessagesHeld(StorageUnavailable):
+    """The disk refused messages, which are held in memory until it takes them."""
+
+    def __init__(self, text: str, held_because: str) -> None:
+        """`held_because` is the reason of the disk, for sentences that clients make themselves."""
+        super().__init__(text)
+        self.held_because = held_because
+
+
 class IndexUnavailable(DataUnavailable):
     """The index cannot answer. The transcripts are whole."""
 

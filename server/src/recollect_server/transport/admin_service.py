@@ -134,6 +134,7 @@ class AdminHandlers(TokenHandlers):
     def GetStats(self, request: api.GetStatsRequest, call: Call) -> api.GetStatsResponse:
         name = _space_of(call.principal, request.space)
         answer = api.GetStatsResponse(space=_statistics_to(name, self._spaces.statistics(name)))
+        answer.space.held_messages, answer.space.held_because = self._spaces.held(name)
         if call.principal.is_for_every_space:
             answer.server.CopyFrom(_server_to(self._server.state(), *self._spaces.counts()))
         return answer

@@ -81,6 +81,9 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.StorageUnavailable: Row(
         StatusCode.UNAVAILABLE, reasons.ERROR_REASON_STORAGE_UNAVAILABLE
     ),
+    errors.MessagesHeld: Row(
+        StatusCode.UNAVAILABLE, reasons.ERROR_REASON_STORAGE_UNAVAILABLE, ("held_because",)
+    ),
     errors.IndexUnavailable: Row(StatusCode.UNAVAILABLE, reasons.ERROR_REASON_INDEX_UNAVAILABLE),
     errors.RateLimited: Row(
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_RATE_LIMITED, ("sender",)

@@ -105,10 +105,11 @@ function partsOf({ serving, stats, jobs }: Answers): Part[] {
     detail: failed ? t.health.notesFailed(failed) : waiting ? t.health.notesWaiting(waiting) : t.health.notesDone,
   });
   const torn = integer(space.tornTranscripts);
+  const held = integer(space.heldMessages);
   parts.push({
     name: names.transcripts,
-    tone: torn ? "problem" : "ok",
-    detail: torn ? t.health.torn(torn, sizeOf(integer(space.tornBytes))) : t.health.whole,
+    tone: torn || held ? "problem" : "ok",
+    detail: held ? t.health.held(held, space.heldBecause) : torn ? t.health.torn(torn, sizeOf(integer(space.tornBytes))) : t.health.whole,
   });
   const deletes = integer(space.unfinishedDeletes);
   parts.push({ name: names.deletes, tone: deletes ? "working" : "ok", detail: deletes ? t.health.deletes(deletes) : t.health.noDeletes });

@@ -123,6 +123,14 @@ class SpaceStats:
     """Senders who were refused for writing too fast."""
     most_limited: tuple[LimitedSender, ...] = ()
     """The ones with the most refusals, at most 3."""
+    held_messages: int = 0
+    """Messages that the disk refused: they are kept in memory, and written as soon as it takes
+    them.
+    """
+    held_because: str = ""
+    """Reason why it refuses them, in a sentence with the free bytes of a full disk; empty: none
+    is held.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

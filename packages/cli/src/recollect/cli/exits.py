@@ -78,6 +78,8 @@ def sentence_of(error: RecollectError, address: str) -> str:
             " serve`, or name it with --address"
         )
     text = "; ".join(map(_of_field, error.violations)) or str(error)
+    if reason := error.metadata.get("held_because"):
+        text = f"it is kept on the server and written as soon as there is room ({reason})"
     if isinstance(error, errors.Unauthenticated):
         text = f"{text} (recollect sends the token in RECOLLECT_TOKEN)"
     return " ".join(text.split())

@@ -93,6 +93,13 @@ class SpaceAdministration:
             name, self._state(name), name == self._default, totals_of(self._stores.of(name).root)
         )
 
+    def held(self, name: str) -> tuple[int, str]:
+        """Return the number of messages that a space holds in memory, and why."""
+        for space in self._spaces.open_now():
+            if space.name == name:
+                return space.held()[0], space.held_because()
+        return 0, ""
+
     def statistics(self, name: str) -> Statistics:
         """Return what a space holds. Raises SpaceNotFound."""
         if not self._stores.is_space(name):

@@ -62,6 +62,8 @@ class Overlay:
         """Returns True if the index lacks lines of a log."""
         self._refused: dict[str, KnownRequest] = {}
         self._pending: dict[str, KnownRequest] = {}
+        self.held_because = ""
+        """Reason that a transcript gave last for refusing messages."""
         self._facts: dict[Key, _Fact] = {}
         self._room = _PRUNE
 

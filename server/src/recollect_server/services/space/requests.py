@@ -20,6 +20,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
+    MessagesHeld,
     RequestIdReused,
     StorageUnavailable,
 )
@@ -222,9 +223,12 @@ class Requests:
         is_redacted = earlier.hash == ANY_HASH
         if is_redacted and conversation_id not in (None, earlier.conversation_id):
             raise RequestIdReused(request.id)
-        if self._projection.overlay.pending(request.id):
-            raise StorageUnavailable(
-                "the transcript cannot be written yet. The messages are held: repeat with the same request_id"
+        overlay = self._projection.overlay
+        if overlay.pending(request.id):
+            raise MessagesHeld(
+                f"the transcript cannot be written yet: {overlay.held_because}. The messages are held:"
+                " repeat with the same request_id",
+                overlay.held_because,
             )
         return earlier
 

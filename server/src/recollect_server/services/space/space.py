@@ -241,6 +241,10 @@ class Space:
         """Return the number of pending messages of all conversations, and their bytes."""
         return self._parts.pending.messages, self._parts.pending.bytes
 
+    def held_because(self) -> str:
+        """Return what a transcript said that refuses messages; empty if none does."""
+        return self._parts.pending.reason()
+
     def not_indexed(self) -> int:
         """Return the number of conversations that the index lacks lines of."""
         return len(self.overlay.lagging())

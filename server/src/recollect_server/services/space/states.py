@@ -62,6 +62,8 @@ class Stuck:
     end: ConversationState
     """The end behind the pending batches."""
     batches: list[Batch] = field(default_factory=list)
+    reason: str = ""
+    """Reason that the transcript gave for refusing the last try."""
 
 
 class PendingWrites:
@@ -90,6 +92,14 @@ class PendingWrites:
         """Return every conversation that is stuck."""
         return list(self._stuck.values())
 
+    def refused(self, stuck: Stuck, reason: str) -> None:
+        """Note what a transcript said to the last try."""
+        stuck.reason = self._overlay.held_because = reason
+
+    def reason(self) -> str:
+        """Return what a transcript said to the last try; empty if nothing is pending."""
+        return next((it.reason for it in self.all() if it.batches), "")
+
     def keep(self, state: ConversationState) -> Stuck:
         """Remember the end of a conversation whose transcript refused a write."""
         return self._stuck.setdefault(state.conversation.id, Stuck(state, state))
@@ -102,6 +112,8 @@ class PendingWrites:
             if held:
                 self._count(batch, conversation_id, 1)
         if held:
+            if not stuck.batches:
+                self.refused(stuck, reason)
             stuck.batches.append(batch)
             stuck.end = end
         log.error(

@@ -19,6 +19,7 @@ from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
     InvalidField,
+    MessagesHeld,
     RequestIdReused,
     StorageUnavailable,
 )
@@ -115,7 +116,11 @@ class Writes:
         stuck = self._pending.of(conversation_id)
         if stuck and stuck.batches:
             raise self._hold(
-                state, contents, request, draft_id, "it still refuses what came before"
+                state,
+                contents,
+                request,
+                draft_id,
+                f"it still refuses what came before: {stuck.reason}",
             )
         try:
             done = self._write(conversation_id, state, contents, request, draft_id)
@@ -141,6 +146,7 @@ class Writes:
         try:
             self._write_pending(stuck)
         except LogUnavailable as error:
+            self._pending.refused(stuck, error.reason)
             log.warning("held_messages_refused", conversation=conversation_id, reason=error.reason)
             return stuck.end
         self._pending.release(conversation_id)
@@ -264,8 +270,9 @@ class Writes:
         )
         batch = Batch(messages, conversation.turn_count, request, draft_id, sum(map(len, data)))
         if self._pending.hold(stuck, end, batch, reason):
-            return StorageUnavailable(
-                f"{refusal}. The messages are held and may be written later: repeat with the same request_id"
+            return MessagesHeld(
+                f"{refusal}. The messages are held and may be written later: repeat with the same request_id",
+                stuck.reason,
             )
         return StorageUnavailable(f"{refusal}, and no more messages can be held")
 

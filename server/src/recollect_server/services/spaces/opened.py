@@ -26,6 +26,12 @@ class OpenedSpace(Protocol):
         wrote before it. `appends`: all that it does is to append to one conversation.
         """
 
+    def held(self) -> tuple[int, int]:
+        """Return the number of messages whose logs refused them, and their bytes."""
+
+    def held_because(self) -> str:
+        """Return what a log said that refuses messages; empty if none does."""
+
     def follow(self) -> None:
         """Take in what other processes wrote."""
 

@@ -135,7 +135,7 @@ class FolderStore(LogStore):
                 make_folder(path.parent)
                 writer.create(path, data)
         except OSError as error:
-            raise _failure(log, "written", error) from error
+            raise _failure(log, "written", error, self.root) from error
         return ""
 
     def swap(
@@ -425,14 +425,21 @@ def failing(log: str, action: str) -> Iterator[None]:
         raise _failure(log, action, error) from error
 
 
-def _failure(log: str, action: str, error: OSError) -> LogUnavailable:
-    """Return what the system refuses as the error of a store."""
+def _failure(log: str, action: str, error: OSError, folder: Path | None = None) -> LogUnavailable:
+    """Return what the system refuses as the error of a store. Of a full disk, which `folder` is on,
+    it says how much is free.
+    """
     kind = LogUnavailable
     if isinstance(error, TranscriptChanged | FileExistsError):
         kind = LogConflict
     elif isinstance(error, FileNotFoundError):
         kind = LogNotFound
-    return kind(log, action, error.strerror or str(error))
+    reason = error.strerror or str(error)
+    if folder is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        with suppress(OSError):
+            disk = os.statvfs(folder)
+            reason += f" ({disk.f_bavail * disk.f_frsize} bytes are free)"
+    return kind(log, action, reason)
 
 
 def foreign_in(space: Path) -> str:

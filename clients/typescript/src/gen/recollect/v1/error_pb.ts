@@ -91,6 +91,7 @@ export enum ErrorReason {
    * not: the server may hold them and write them before the conversation's next append, or when it
    * stops. Repeat with the same `request_id` at the time that `google.rpc.RetryInfo` gives: they
    * are stored once. An append without an id that is repeated may be stored twice.
+   * Metadata where the server holds the messages: `held_because`, what the disk said.
    *
    * @generated from enum value: ERROR_REASON_STORAGE_UNAVAILABLE = 7;
    */
