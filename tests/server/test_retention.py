@@ -231,6 +231,12 @@ def test_a_new_rule_waits_over_restarts_and_says_until_when(
         assert client.admin.list_retention_rules().rules[0].start_time is None
         stricter = client.admin.set_setting("retention", "delete idle=20d")
         assert stricter.retention_start_time is not None
+        # one that was taken back is new when it comes again
+        client.admin.set_setting("retention", reset=True)
+        clock.move(2 * wait)
+        again = client.admin.set_setting("retention", "delete idle=20d")
+        assert again.retention_start_time == moment(clock.now + wait).ToDatetime(UTC)
+        client.admin.set_setting("retention", reset=True)
 
 
 def test_a_preview_names_and_counts_in_every_space(service: Service, server: RunningServer) -> None:

@@ -212,6 +212,7 @@ def _start(
     grace = live.view(lambda now: now.retention_grace.total_seconds())
     rules = live.view(lambda now: now.retention_rules)
     new_rules = NewRules(rules, grace, clock, RuleTimesFile(settings.data_dir))
+    new_rules.follow()
     shared = Shared(
         live,
         stores,

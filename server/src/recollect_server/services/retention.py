@@ -147,15 +147,18 @@ class NewRules:
     def start(self, rule: RetentionRule) -> int:
         """Return the time from which a rule in force counts, in milliseconds."""
         wait = round(self._grace.now * 1000) * _LONGER
-        return self._follow().get(rule.text, self._clock()) + wait if wait else 0
+        return self.follow().get(rule.text, self._clock()) + wait if wait else 0
 
     def last_start(self) -> int | None:
         """Return when all rules that wait now will count, in milliseconds; None if none waits."""
+        self.follow()
         starts = [self.start(rule) for rule in self._rules.now]
         return max((it for it in starts if it > self._clock()), default=None)
 
-    def _follow(self) -> dict[str, int]:
-        """Return the times of the rules in force, after noting those that are new or gone."""
+    def follow(self) -> dict[str, int]:
+        """Return the times of the rules in force, after noting those that are new or gone: a rule
+        that is taken back and comes again is new.
+        """
         with self._guard:
             before = self._file.read() if self._times is None else self._times
             now = self._clock()
