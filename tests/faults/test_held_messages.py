@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect import Client, Message, Unavailable
+from recollect.v1.conversation_service_pb2 import RedactMessageRequest
 from recollect.v1.message_pb2 import ToolCall
 from recollect_server.services.space.projection import Overlay
 from recollect_server.services.space.states import PendingWrites
@@ -268,6 +269,11 @@ def test_a_full_disk_is_named_with_its_free_bytes_wherever_somebody_looks(
         )
         assert full.search(failure.text), failure.text
         assert full.fullmatch(failure.metadata["held_because"])
+    unknown = failure_of(partial(service.append, conversation_id, user("x"), expected_turn=9))
+    redaction = RedactMessageRequest(conversation_id=conversation_id, sequence=2)
+    redacted = failure_of(partial(service.conversations.RedactMessage, redaction))
+    for failure in (unknown, redacted):
+        assert full.search(failure.text), failure.text
     with Client(server.target, retry=None) as client:
         stats = client.admin.get_stats().space
         assert stats.held_messages == 2

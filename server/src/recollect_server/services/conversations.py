@@ -266,7 +266,8 @@ class Conversations:
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
                 if self._space.pending_messages(conversation_id):
                     raise StorageUnavailable(
-                        "the transcript cannot be written yet, and messages are held that may open a turn"
+                        f"the transcript cannot be written yet: {self._space.held_because()}. Messages"
+                        " are held that may open a turn"
                     )
                 raise TurnOutOfDate(expected_turn, state.conversation.turn_count)
             if state.conversation.pinned:

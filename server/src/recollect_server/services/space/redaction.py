@@ -144,9 +144,10 @@ class Redactions:
     def _settled(self, conversation_id: str) -> ConversationState:
         """Return the state of a conversation of which nothing is pending."""
         state = self._parts.writes.end(conversation_id)
-        if self._parts.pending.of(conversation_id):
+        if stuck := self._parts.pending.of(conversation_id):
             raise StorageUnavailable(
-                "the transcript cannot be written yet, and messages of it are held: try again"
+                f"the transcript cannot be written yet: {stuck.reason}. Messages of it are held: try"
+                " again"
             )
         return state
 
