@@ -2,12 +2,13 @@
 
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from recollect import Client, StoredInConversation
+from recollect import Client, Conversation, StoredInConversation
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorSet,
@@ -328,3 +329,39 @@ def test_flags_of_recall_sets_are_refused_for_transcripts(
     result = run("import", path.parent, "--channel", "cli")
     assert result.code == 2
     assert "for recall sets" in result.err
+
+
+def test_an_export_that_an_editor_saved_with_a_byte_order_mark_comes_whole(
+    run: Run, client: Client, talked: Callable[..., Conversation], tmp_path: Path
+) -> None:
+    conversation = talked(text="zebra")
+    exported = run("export").out
+    client.conversations.delete(conversation.id)
+    for name in ("all.jsonl", "conv-1.jsonl"):
+        path = tmp_path / name
+        path.write_text(exported, "utf-8-sig")
+        ran = run("import", path)
+        assert (ran.code, ran.lines[0]["leftOut"]) == (0, 0), ran.err
+    assert {messages_of(client, it.id)[0] for it in client.conversations.list()} == {"zebra 1"}
+
+
+def test_events_that_the_first_format_had_as_types_are_recorded(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    at = {"timestamp": "2024-05-01T10:00:00Z"}
+    lines: list[dict[str, Any]] = [
+        {"type": "meta", "channel": "web", "created": "2024-05-01T10:00:00Z"},
+        {"type": "turn", "role": "user", "content": "Is the disk full?"} | at,
+        {"type": "title_assigned", "title": "Disk", "topics": ["disk"]},
+        {"type": "compression", "compressedThrough": 1, "summary": "It is."},
+        {"type": "abbreviation", "text": "Notes on disks.", "topics": ["disk"]},
+        {"type": "meta_update", "model": "opus"},
+        {"type": "close", "title": "Full disk"},
+    ]
+    path = tmp_path / "conv-1.jsonl"
+    path.write_text("".join(f"{json.dumps(it)}\n" for it in lines))
+    ran = run("import", path)
+    assert (ran.code, ran.lines[0]["leftOut"]) == (0, 0), ran.err
+    [conversation] = client.conversations.list()
+    assert (conversation.title, conversation.model) == ("Full disk", "opus")
+    assert conversation.abbreviation == "Notes on disks."

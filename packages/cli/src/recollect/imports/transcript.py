@@ -2,6 +2,7 @@
 checksum.
 """
 
+import codecs
 import json
 import re
 import unicodedata
@@ -80,10 +81,10 @@ def encode(fields: dict[str, Any]) -> bytes:
 
 def decode(line: bytes) -> dict[str, Any]:
     """Return the fields of a line. People write lines without a checksum. Raises Damaged."""
-    line = line.strip()
+    line = line.removeprefix(codecs.BOM_UTF8).strip()
     try:
         # `json` guesses the encoding of bytes; a line of half a UTF-16 file is none of ours.
-        fields = json.loads(line.decode("utf-8-sig", "surrogatepass"))
+        fields = json.loads(line.decode("utf-8", "surrogatepass"))
     except ValueError as error:
         raise Damaged(f"not JSON: {error}") from None
     except RecursionError:

@@ -15,6 +15,7 @@ from recollect.imports.transcript import LOST_CHANNEL, Beginning, Damaged
 
 _MOST_BEFORE = 10_000
 """Lines after which a file in which no conversation has begun is given up."""
+_EVENTS_AS_TYPES = ("title_assigned", "compression", "abbreviation", "meta_update", "close")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """The first bytes of a file that a shell of Windows wrote, as in `recollect export > FILE`."""
 
@@ -94,11 +95,19 @@ def _lines(reading: Reading) -> Iterator[_Line]:
             yield _Line(number, where, {}, str(error))
             continue
         try:
-            yield _Line(number, where, transcript.decode(text))
+            yield _Line(number, where, _as_event(transcript.decode(text)))
         except Damaged as error:
             is_torn = text.startswith(b"{") and not text.endswith(b"\n")
             torn = f"torn line: {len(text)} bytes without an end"
             yield _Line(number, where, {}, torn if is_torn else str(error))
+
+
+def _as_event(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a line. In the first format some events were types of their own."""
+    if (kind := fields.get("type")) not in _EVENTS_AS_TYPES:
+        return fields
+    # Nothing is ever closed, but such a line may name the conversation.
+    return fields | {"type": "event", "event": "meta_update" if kind == "close" else kind}
 
 
 def _plan_of_group(lines: list[_Line]) -> Plan | Skip:
