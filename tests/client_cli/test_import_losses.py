@@ -79,7 +79,7 @@ def test_times_in_any_form_are_read_and_those_in_none_are_named(
         for index, (own, begin, at) in enumerate(nodes)
     ]
     ran = run("import", written(tmp_path / "c.json", value))
-    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["leftOut"]) == (6, 11, 1)
+    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["notes"]) == (6, 11, 1)
     assert "'soon'" in ran.err
     stored = [client.conversations.load(it.id).messages[0] for it in client.conversations.list()]
     assert {it.timestamp for it in stored} == {datetime(2020, 9, 13, 12, 26, 40, tzinfo=UTC)}
@@ -89,10 +89,12 @@ def test_a_conversation_without_any_time_is_named_as_dated_with_the_import(
     run: Run, client: Client, tmp_path: Path
 ) -> None:
     nodes = [node("n1", None, "user", "hello", create_time=None)]
-    value = [tree("c", *nodes, create_time=0, update_time=None)]
-    ran = run("import", written(tmp_path / "c.json", value))
-    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["leftOut"]) == (6, 1, 1)
-    assert "no time: it is dated with the import" in ran.err
+    value = [tree(own, *nodes, create_time=0, update_time=None) for own in ("c", "d")]
+    path = written(tmp_path / "c.json", value)
+    ran = run("import", path)
+    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["leftOut"]) == (6, 2, 0)
+    named = "2 times: a conversation has no time: it is dated with the import: conversation 1"
+    assert f"note on {path}: {named}\n" in ran.err
 
 
 def test_what_stands_before_a_parent_that_is_missing_comes_too(
@@ -114,7 +116,7 @@ def test_what_stands_before_a_parent_that_is_missing_comes_too(
     ]
     path = written(tmp_path / "a" / "c.json", [orphan, bare, downwards])
     ran = run("import", path, written(tmp_path / "b" / "c.json", [of_claude("u", *claude)]))
-    assert (ran.code, ran.lines[0]["leftOut"]) == (6, 2)
+    assert (ran.code, ran.lines[0]["leftOut"], ran.lines[0]["notes"]) == (6, 0, 2)
     assert ran.err.count("parent is not in the export: ") == 2
     came = {
         it.metadata["importId"]: messages_of(client, it.id) for it in client.conversations.list()
@@ -172,7 +174,7 @@ def test_a_conversation_of_which_the_server_takes_no_message_is_not_begun(
     path = written(tmp_path / "a" / "c.json", [ahead])
     for _ in range(2):
         ran = run("import", path, written(tmp_path / "b" / "c.json", [zero]))
-        assert (ran.code, ran.lines[0]["leftOut"]) == (6, 3)
+        assert (ran.code, ran.lines[0]["leftOut"], ran.lines[0]["notes"]) == (6, 2, 1)
         [conversation] = client.conversations.list()
         assert (conversation.message_count, conversation.metadata["importId"]) == (1, "zero")
     assert ran.lines[0]["conversationsNew"] == 0
@@ -185,7 +187,7 @@ def test_bytes_that_are_not_utf_8_are_read_as_windows_1252_and_named(
     value = [simple("c", title="Köln – „Dom“")]
     path.write_bytes(json.dumps(value, ensure_ascii=False).encode("cp1252"))
     ran = run("import", path)
-    assert (ran.code, ran.lines[0]["leftOut"]) == (6, 1)
+    assert (ran.code, ran.lines[0]["leftOut"], ran.lines[0]["notes"]) == (6, 0, 1)
     assert "4 bytes are no UTF-8: they are read as Windows-1252" in ran.err
     assert [it.title for it in client.conversations.list()] == ["Köln – „Dom“"]
 
@@ -234,8 +236,9 @@ def test_a_file_is_judged_by_all_that_is_in_it(run: Run, client: Client, tmp_pat
     written(tmp_path / "a" / "MyActivity.json", [other, entry(0, "Prompted Hi", "<p>Hello</p>")])
     written(tmp_path / "a" / "user.json", {"id": "user-1"})
     ran = run("import", tmp_path / "a")
-    assert (ran.code, ran.lines[0]["conversationsNew"], ran.lines[0]["leftOut"]) == (6, 3, 1)
+    assert (ran.code, ran.lines[0]["conversationsNew"], ran.lines[0]["leftOut"]) == (6, 3, 2)
     assert ran.lines[0]["hidden"] == 1
+    assert "MyActivity.json: what the product hides: entry 2: Searched for rain" in ran.err
     assert "conversations.json conversation 1: no JSON: Expecting value" in ran.err
     only_other = written(tmp_path / "b" / "MyActivity.json", [other])
     ran = run("import", only_other)

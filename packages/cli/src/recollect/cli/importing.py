@@ -256,11 +256,14 @@ def _plans(inputs: list[Input], options: Options, tally: Tally) -> Iterator[Plan
 
 def _leave_out(tally: Tally, skip: Skip) -> None:
     tally.skips.append(skip)
-    warn(f"left out {skip.where}: {skip.reason}")
+    warn(f"{'left out' if skip.is_lost else 'note on'} {skip.where}: {skip.reason}")
 
 
 def _report(shell: Shell, tally: Tally, *, is_dry: bool) -> None:
-    """Print the counts. Ends the command with a code of its own where something was left out."""
+    """Print the counts. Ends the command with a code of its own where something was left out, cut
+    or guessed.
+    """
+    notes = len(tally.skips) - tally.lost_count
     if shell.as_json:
         json_line(
             {
@@ -269,8 +272,9 @@ def _report(shell: Shell, tally: Tally, *, is_dry: bool) -> None:
                 "messagesNew": tally.messages_new,
                 "messagesKnown": tally.messages_known,
                 "idsGiven": tally.ids_given,
-                "leftOut": len(tally.skips),
+                "leftOut": tally.lost_count,
             }
+            | ({"notes": notes} if notes else {})
             | ({"otherBranches": tally.branches} if tally.branches else {})
             | ({"hidden": tally.hidden} if tally.hidden else {})
             | ({"dryRun": True} if is_dry else {})
@@ -278,7 +282,9 @@ def _report(shell: Shell, tally: Tally, *, is_dry: bool) -> None:
     else:
         console().print(clean(_sentences(tally, is_dry=is_dry)))
     if tally.skips:
-        raise Ended(f"lines or conversations that were left out: {len(tally.skips)}", INCOMPLETE)
+        guesses = f"; notes on the rest: {notes}" if notes else ""
+        count = f"{tally.lost_count}{guesses}"
+        raise Ended(f"lines or conversations that were left out: {count}", INCOMPLETE)
 
 
 def _sentences(tally: Tally, *, is_dry: bool) -> str:

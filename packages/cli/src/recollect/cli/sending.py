@@ -63,10 +63,6 @@ class _Diverged(Exception):
     """Difference between a stored conversation and what an earlier import of the export brought."""
 
 
-class _Empty(Exception):
-    """A conversation of which the server took no message, and that is deleted again."""
-
-
 class _Sending:
     def __init__(self, client: Client, plan: Plan) -> None:
         self._client = client
@@ -95,13 +91,8 @@ class _Sending:
                 if isinstance(step, Batch):
                     for number, part in _within_limits(step):
                         self._append(number, part)
-                elif self._plan.grows and self._is_empty():
-                    self._calls.delete(self._id)
-                    raise _Empty
-                else:
+                elif not self._plan.grows or not self._is_empty():
                     self._record(step)
-        except _Empty:
-            return self._tally
         except _Diverged as error:
             self._refused(f"{self._id}: {error}")
         except TurnOutOfDate:
@@ -111,6 +102,13 @@ class _Sending:
             if ends_run(error):
                 raise
             self._refused(f"{self._id}: {error}")
+        if self._plan.message_count and self._is_empty():
+            # The server took none of its messages, now or earlier.
+            if self._calls.get(self._id).message_count:
+                self._tally.conversations_known = 1
+            else:
+                self._calls.delete(self._id)
+            return self._tally
         if exists or self._tally.messages_known:
             self._tally.conversations_known = 1
         else:

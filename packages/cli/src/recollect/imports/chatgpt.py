@@ -7,6 +7,7 @@ owner saw it last.
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
@@ -58,18 +59,17 @@ def plan(fields: Any, where: str) -> Plan | Skip:
     )
     branch = _branch(talk, nodes, text_of(fields, "current_node"))
     on_branch = set(branch)
-    talk.branches = sum(
-        _is_said(fields_of(node, "message"))
-        for name, node in nodes.items()
-        if isinstance(node, dict) and name not in on_branch
-    )
+    for name, node in nodes.items():
+        if name not in on_branch and _is_said(message := fields_of(node, "message")):
+            talk.set_aside(partial(_add, message=message, name=name))
     for name in branch:
         message = fields_of(nodes[name], "message")
         if not message:
             talk.hidden += nodes[name].get("parent") is not None  # else it is the root
-            continue
-        if not _is_said(message) or not _add(talk, message, name):
-            talk.hidden += 1
+        elif not _is_said(message):
+            talk.hide(_read(fields_of(message, "content"))[0])
+        elif not _add(talk, message, name):
+            talk.hide()
     return talk.plan()
 
 
@@ -158,15 +158,17 @@ def _without_marks(text: str, metadata: dict[str, Any]) -> str:
     """
     if not _ANY_MARK.search(text):
         return text
-    for it in objects(metadata, "content_references"):
-        mark, shown = text_of(it, "matched_text"), text_of(it, "alt")
-        if shown and _ANY_MARK.search(mark):
-            text = text.replace(mark, shown)
-    return _ANY_MARK.sub("", _MARK.sub(_shown, text))
+    references = objects(metadata, "content_references")
+    links = {text_of(it, "matched_text"): text_of(it, "alt") for it in references}
+    return _ANY_MARK.sub("", _MARK.sub(lambda mark: _shown(mark, links), text))
 
 
-def _shown(mark: re.Match[str]) -> str:
-    """Return the name that a mark stands for, with the space before it; nothing for a source."""
+def _shown(mark: re.Match[str], links: dict[str, str]) -> str:
+    """Return the link or the name that a mark stands for, with the space before it; nothing for a
+    source without a link.
+    """
+    if link := links.get(mark[0].lstrip(" ")):
+        return f"{mark['space']}{link}"
     kind, *parts = mark["mark"].split("\ue202")
     name = ""
     if kind == "entity" and parts:

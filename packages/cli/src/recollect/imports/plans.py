@@ -17,10 +17,32 @@ TRANSCRIPTS = "conv-*.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Something left out: its place, as `FILE:LINE`, and the reason."""
+    """Something to name: its place, as `FILE:LINE`, and why it is left out, or what was guessed."""
 
     where: str
     reason: str
+    is_lost: bool = True
+    """False for a guess, as of a time: nothing of the file is left out."""
+
+
+Repeated = dict[str, tuple[int, str, bool]]
+"""Notes by their text: how often each applies, the first detail, and `is_lost` as in Skip."""
+
+
+def note(notes: Repeated, what: str, detail: str, count: int = 1, *, is_lost: bool = True) -> None:
+    """Count a note, of which the first detail is shown."""
+    before, first, _ = notes.get(what, (0, detail, is_lost))
+    notes[what] = before + count, first, is_lost
+
+
+def skips_of(notes: Repeated, where: str) -> list[Skip]:
+    """Return the notes on a place as they are shown."""
+    return [
+        Skip(
+            where, (f"{count} times: " if count > 1 else "") + what + (first and f": {first}"), lost
+        )
+        for what, (count, first, lost) in notes.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +89,8 @@ class Plan:
     """Messages of other branches, which stay out."""
     hidden: int = 0
     """Messages that the product does not show either, which stay out."""
+    common: Repeated = field(default_factory=dict)
+    """Notes that are shown once for the whole source, however many conversations they apply to."""
 
     @property
     def message_count(self) -> int:
@@ -92,6 +116,11 @@ class Tally:
     def skip(self, where: str, reason: object) -> None:
         """Record something that is left out."""
         self.skips.append(Skip(where, str(reason)))
+
+    @property
+    def lost_count(self) -> int:
+        """Return the number of skips that say what is left out."""
+        return sum(it.is_lost for it in self.skips)
 
     def add(self, other: "Tally") -> None:
         """Add the counts of another conversation. Its skips are left to the caller."""

@@ -5,13 +5,16 @@ the folders of the program `signal-export`, which reads Signal Desktop's databas
 import hashlib
 import mimetypes
 from collections.abc import Iterator
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
+from recollect import Role
 from recollect.imports.forms import Format, Options
 from recollect.imports.people import Chat
 from recollect.imports.plans import Plan, Skip
 from recollect.imports.reading import Reading, Spool
+from recollect.imports.talks import Talk
 from recollect.imports.transcript import Damaged
 from recollect.imports.values import fields_of, objects, text_of
 
@@ -103,7 +106,9 @@ def _read_backup(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
 
 def _add(chat: Chat, item: dict[str, Any], author: _Person) -> None:
     own = f"{item.get('dateSent')}-{author.key}"
-    chat.talk.branches += sum(1 for _ in objects(item, "revisions"))
+    for it in objects(item, "revisions"):
+        body = text_of(_inner(it, "standardMessage", "text"), "body")
+        chat.talk.set_aside(partial(_say, text=body, own=own, time=it.get("dateSent")))
     if not _NOT_SAID.isdisjoint(item):
         chat.talk.hidden += 1  # somebody joined, called, paid or took a message back
         return
@@ -128,6 +133,10 @@ def _add(chat: Chat, item: dict[str, Any], author: _Person) -> None:
         chat.talk.note("a message of which nothing is read", own)
 
 
+def _say(talk: Talk, text: str, own: str, time: Any) -> None:
+    talk.say(Role.USER, own, text, time)
+
+
 def _file(pointer: dict[str, Any]) -> str:
     kind = mimetypes.guess_extension(text_of(pointer, "contentType")) or ""
     return text_of(pointer, "fileName") or f"file{kind}"
@@ -146,7 +155,7 @@ def _read_folder(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         if not _is_line(value):
             yield Skip(where, str(value) if isinstance(value, Damaged) else "it is no message")
         elif value.get("deleted") or value.get("call"):
-            chat.talk.hidden += 1
+            chat.talk.hide(text_of(value, "body"))
         else:
             sender = text_of(value, "sender")
             stamp = f"{value['date']} {sender}"

@@ -32,7 +32,7 @@ from recollect.imports import (
     whatsapp,
 )
 from recollect.imports.forms import Format, Options
-from recollect.imports.plans import Plan, Skip
+from recollect.imports.plans import Plan, Repeated, Skip, note, skips_of
 from recollect.imports.reading import DAMAGE, Reading, Source
 from recollect.imports.transcript import Damaged
 from recollect.imports.values import apart, passed_over
@@ -100,18 +100,29 @@ class Input:
         if self.format is None:
             yield Skip(name, self.reason)
             return
+        common: Repeated = {}
         try:
             with self.source.open(options.advance) as reading:
-                yield from self.format.read(reading, options)
+                for it in self.format.read(reading, options):
+                    if isinstance(it, Plan):
+                        for what, (count, first, lost) in it.common.items():
+                            place = it.where.removeprefix(name).replace(":", "line ", 1).strip()
+                            detail = ": ".join(filter(None, (place, first)))
+                            note(common, what, detail, count, is_lost=lost)
+                    yield it
                 yield from reading.guesses()
             for what, short in passed_over():
                 yield Skip(name, f"{what}: {short}")
+        except (Damaged, RecursionError) as error:
+            reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+            yield Skip(f"the rest of {name}", reason)
         except DAMAGE as error:
             yield Skip(f"the rest of {name}", f"the archive is damaged: {error}")
         except OSError as error:
             if error.errno is not None:
                 raise
             yield Skip(f"the rest of {name}", f"the archive is damaged: {error}")  # of bzip2
+        yield from skips_of(common, name)
 
 
 @cache

@@ -2,7 +2,8 @@
 
 import mimetypes
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -11,7 +12,7 @@ from typing import Any
 
 from recollect import Attachment, Message, Role, ToolCall
 from recollect.imports import transcript
-from recollect.imports.plans import Batch, Event, Placed, Plan, Skip
+from recollect.imports.plans import Batch, Event, Placed, Plan, Repeated, Skip, note, skips_of
 from recollect.imports.transcript import Beginning
 from recollect.imports.trees import branch_of
 from recollect.imports.values import passed_over
@@ -25,9 +26,16 @@ MAX_NAME = 256
 MAX_URI = 8192
 _CUT = "\n[… cut by the import]"
 _NUMBER = re.compile(r"\d{9,19}(?:\.\d*)?", re.ASCII)
+_MAX_TIME = 128
+"""Characters of a time."""
 _FIRST_YEAR = 1971
 """Earlier times are zeros of some clock, and the server takes none before 1970."""
 _UNREAD_TIME = "a time cannot be read, and the one before it stands instead"
+_UNDATED = "a conversation has no time: it is dated with the import"
+_HIDDEN = "what the product hides"
+_OTHER_BRANCH = "another version of a question or an answer"
+_SHOWN = 60
+"""Characters of a text that name it."""
 
 
 @dataclass(slots=True)
@@ -52,19 +60,39 @@ class Talk:
     hidden: int = 0
     """Messages that the product itself does not show, or that are empty, kept out."""
     placed: list[Placed] = field(default_factory=list)
-    _calls: list[tuple[str, str]] = field(default_factory=list)  # calls without a result: id, name
+    _calls: dict[str, str] = field(default_factory=dict)  # names of calls without a result, by id
+    _of_family: dict[str, dict[str, None]] = field(default_factory=dict)  # their ids, by tool
     _thoughts: list[str] = field(default_factory=list)
     _time: datetime | None = None
     _turn: int = 0
-    _ids: set[str] = field(default_factory=set)  # ids of the present turn's calls
-    _notes: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _ids: dict[str, int] = field(default_factory=dict)  # of the present turn's calls: how often
+    _notes: Repeated = field(default_factory=dict)
+    _common: Repeated = field(default_factory=dict)
 
-    def note(self, what: str, detail: str = "") -> None:
-        """Name something that is left out, cut or guessed. What repeats is counted, and named with
-        its first detail.
+    def note(self, what: str, detail: str = "", *, is_lost: bool = True) -> None:
+        """Name something that is left out or cut, or else guessed. What repeats is counted, and
+        named with its first detail.
         """
-        count, first = self._notes.get(what, (0, detail))
-        self._notes[what] = count + 1, first
+        note(self._notes, what, detail, is_lost=is_lost)
+
+    def hide(self, text: str = "") -> None:
+        """Count a message that stays out, and name it by its text if it has one."""
+        self.hidden += 1
+        self._leave(_HIDDEN, text)
+
+    def set_aside(self, add: Callable[["Talk"], Any]) -> None:
+        """Count a message of another branch, which `add` adds to a talk, and name its text."""
+        self.branches += 1
+        other = Talk(self.product, self.id, self.where)
+        with suppress(transcript.Damaged):
+            add(other)
+        texts = (it.message.content or it.message.thinking_text for it in other.placed)
+        calls = (call.name for it in other.placed for call in it.message.tool_calls)
+        self._leave(_OTHER_BRANCH, next(filter(None, (*texts, *other._thoughts, *calls)), ""))
+
+    def _leave(self, what: str, text: str) -> None:
+        if text := transcript.one_line(clean(text[: 4 * _SHOWN])):
+            note(self._common, what, f"{text:.{_SHOWN}}")
 
     def branch(
         self, parents: Mapping[str, str | None], end: str, times: Mapping[str, Any]
@@ -76,7 +104,7 @@ class Talk:
         names, missing = branch_of(parents, end, moments)
         for name, parent in missing.items():
             what = "a message's parent is not in the export: it follows the newest that is older"
-            self.note(what, f"{name} of {parent}")
+            self.note(what, f"{name} of {parent}", is_lost=False)
         return names
 
     def think(self, text: str) -> None:
@@ -108,6 +136,7 @@ class Talk:
         if role is Role.USER or not self._turn:
             self._turn += 1
             self._calls.clear()
+            self._of_family.clear()
             self._ids.clear()
         if thinking:
             self._thoughts.clear()
@@ -144,7 +173,8 @@ class Talk:
             named.append(
                 ToolCall(self._free(clean(call.id) or f"{import_id}/call"), name, arguments)
             )
-            self._calls.append((named[-1].id, call.name))
+            self._calls[named[-1].id] = call.name
+            self._of_family.setdefault(_family(call.name), {})[named[-1].id] = None
         self._add(replace(message, tool_calls=tuple(named)))
         return True
 
@@ -159,13 +189,13 @@ class Talk:
         **metadata: Any,
     ) -> None:
         """Add the result of a tool. Where the export has no call that it answers, one is added."""
-        index = self._answered(call_id, name)
-        if index is None:
+        answered = self._answered(call_id, name)
+        if answered is None:
             own = f"{import_id}/call"
             call = ToolCall(call_id or own, name or "tool", "")
             self.say(Role.ASSISTANT, own, "", time, calls=(call,))
-            index = len(self._calls) - 1
-        answered, _ = self._calls.pop(index)
+            answered = next(reversed(self._calls))
+        self._of_family[_family(self._calls.pop(answered))].pop(answered)
         text, _ = self._within(clean(text), MAX_TEXT, import_id, "text")
         self._add(
             Message(
@@ -186,17 +216,11 @@ class Talk:
         if len(title) > MAX_TITLE:
             self.note(f"its title is cut to {MAX_TITLE} characters", title)
             title = f"{title[: MAX_TITLE - 1].rstrip()}…"
-        skips = [
-            Skip(
-                self.where,
-                (f"{count} times: " if count > 1 else "") + what + (first and f": {first}"),
-            )
-            for what, (count, first) in self._notes.items()
-        ]
+        skips = skips_of(self._notes, self.where)
         if not self.placed:
             shown = "; ".join(it.reason for it in skips)
             return Skip(self.where, f"it has no messages{shown and f': {shown}'}")
-        began = self._date(skips)
+        began = self._date()
         steps: list[Batch | Event] = [
             Batch(str(turn), list(batch))
             for turn, batch in groupby(self.placed, key=lambda it: it.message.turn_number)
@@ -218,9 +242,10 @@ class Talk:
             grows=True,
             branches=self.branches,
             hidden=self.hidden,
+            common=self._common,
         )
 
-    def _date(self, skips: list[Skip]) -> datetime | None:
+    def _date(self) -> datetime | None:
         """Return the time at which the conversation began, and give it to the first messages where
         they have none. Without any time in the export it is the time of the import.
         """
@@ -228,7 +253,7 @@ class Talk:
         first = next((it for it in times if it is not None), None)
         began = moment(self.create_time) or first or moment(self.update_time)
         if began is None:
-            skips.append(Skip(self.where, "it has no time: it is dated with the import"))
+            note(self._common, _UNDATED, "", is_lost=False)
         for index, it in enumerate(self.placed):
             if it.message.timestamp is not None:
                 break
@@ -246,34 +271,30 @@ class Talk:
             self.say(Role.ASSISTANT, import_id, "", last.timestamp)
         self._thoughts.clear()
 
-    def _answered(self, call_id: str, name: str) -> int | None:
-        """Return the index of the call that a result answers: the one of its id, or else the newest
-        of the tool's name; None: no call.
+    def _answered(self, call_id: str, name: str) -> str | None:
+        """Return the id of the call that a result answers: the one of its id, or else the newest of
+        the tool's name, or without both the oldest; None: no call.
         """
-        for index, (own, _) in enumerate(self._calls):
-            if call_id and own == call_id:
-                return index
-        family = name.partition(".")[0]
-        for index in reversed(range(len(self._calls))):
-            if self._calls[index][1].partition(".")[0] == family:
-                return index
-        return None
+        if call_id in self._calls:
+            return call_id
+        if not call_id and not name:  # results stand in the order of their calls
+            return next(iter(self._calls), None)
+        return next(reversed(self._of_family.get(_family(name), {})), None)
 
     def _free(self, call_id: str) -> str:
         """Return a call's id that no other call of the turn has."""
-        call_id, count = call_id[: MAX_NAME - 8], 1
-        free = call_id
+        call_id = free = call_id[: MAX_NAME - 8]
         while free in self._ids:
-            count += 1
-            free = f"{call_id}-{count}"
-        self._ids.add(free)
+            self._ids[call_id] += 1
+            free = f"{call_id}-{self._ids[call_id]}"
+        self._ids[free] = 1
         return free
 
     def _at(self, value: Any) -> datetime | None:
         """Return the time of a message; where the export has none, that of the one before it."""
         time = moment(value)
         if time is None and value not in (None, "", 0):
-            self.note(_UNREAD_TIME, f"{value!r:.40}")
+            self.note(_UNREAD_TIME, f"{value!r:.40}", is_lost=False)
         self._time = time or self._time or moment(self.create_time)
         return self._time
 
@@ -294,6 +315,11 @@ class Talk:
     def _add(self, message: Message) -> None:
         where = f"{self.where} message {message.metadata['importId']}"
         self.placed.append(Placed(replace(message, turn_number=self._turn), where))
+
+
+def _family(tool: str) -> str:
+    """Return the first part of a tool's name, which its results have too."""
+    return tool.partition(".")[0]
 
 
 def _metadata(import_id: str, more: dict[str, Any]) -> dict[str, Any]:
@@ -342,6 +368,8 @@ def moment(value: Any) -> datetime | None:
 
 def _time_of(text: str) -> datetime:
     """Return the time of a text. Raises ValueError, TypeError."""
+    if len(text) > _MAX_TIME:
+        raise ValueError("too long for a time")
     try:
         return datetime.fromisoformat(text)
     except ValueError:
