@@ -386,7 +386,7 @@ def test_prompts_of_gemini_that_follow_each_other_are_one_conversation(
     [line] = run("import", path).lines
     assert (line["conversationsNew"], line["messagesNew"], line["hidden"]) == (1, 3, 1)
     newer = written(tmp_path / "Takeout" / "MyActivity.json", ACTIVITY)
-    assert bring_in(newer.parent) == Counts(1, 1, 2, 3, 0)
+    assert bring_in(newer.parent) == Counts(1, 1, 2, 3, 1)  # "Used Gemini Apps"
     assert of_activity(client) == OF_ACTIVITY
     assert {it.channel for it in client.conversations.list()} == {"gemini"}
 
@@ -412,13 +412,36 @@ def test_my_activity_as_html_comes_as_json_does(run: Run, client: Client, tmp_pa
             "May 1, 2024, 6:00:00 AM EDT",
             ACTIVITY[3]["safeHtmlItem"][0]["html"],
         ),
-        cell("Eingabe: Hallo", "01.05.2024, 12:00:00 MESZ", "<p>Hallo!</p>"),
+        cell("Invite : Bonjour", "1 mai 2024, 12:00:00 heure d’été", "<p>Bonjour !</p>"),
     )
     page = f"<html><head><title>My Activity</title></head><body>{''.join(cells)}</body></html>"
     ran = run("import", written(tmp_path / "MyActivity.html", page))
     assert of_activity(client) == OF_ACTIVITY
     assert ran.code == 6
     assert "MyActivity.html entry 5: its time cannot be read: export My Activity as JSON" in ran.err
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    ["01.05.2024, 12:00:05 MESZ", "1. Mai 2024, 12:00:05 MESZ", "1. Dez. 2024, 11:00:05 MEZ"],
+)
+def test_my_activity_in_german_is_read(
+    run: Run, client: Client, tmp_path: Path, stamp: str
+) -> None:
+    cell = '<div class="content-cell mdl-cell mdl-typography--body-1">'
+    page = (
+        '<div class="outer-cell"><p class="mdl-typography--title">Gemini-Apps<br></p>'
+        f"{cell}Wie wird das Wetter?<br>{stamp}<br><p>Sonnig &amp; warm, outer-cell.</p></div></div>"
+    )
+    ran = run("import", written(tmp_path / "MeineAktivitäten.html", f"<html>{page}"))
+    assert ran.code == 0, ran.err
+    question, answer = only(client)
+    assert (question.content, answer.content) == (
+        "Wie wird das Wetter?",
+        "Sonnig & warm, outer-cell.",
+    )
+    assert question.timestamp is not None
+    assert (question.timestamp.day, question.timestamp.hour) == (1, 10)
 
 
 def test_a_file_of_ai_studio_is_a_conversation(
@@ -438,10 +461,10 @@ def test_a_file_of_ai_studio_is_a_conversation(
         "chunkedPrompt": {"chunks": chunks, "pendingInputs": [{"text": "", "role": "user"}]},
     }
     path = written(tmp_path / "Google AI Studio" / "Counting", json.dumps(value, indent=2))
-    assert bring_in(path) == Counts(1, 0, 5, 0, 0)
+    assert bring_in(path) == Counts(1, 0, 5, 0, 1)  # the instruction to the model
     chunks.append({"text": "Thanks", "role": "user"})
     written(path, value)
-    assert bring_in(path.parent) == Counts(0, 1, 1, 5, 0)
+    assert bring_in(path.parent) == Counts(0, 1, 1, 5, 1)
     [conversation] = client.conversations.list()
     assert (conversation.title, conversation.channel) == ("Counting", "gemini")
     image, question, call, result, answer, thanks = only(client)

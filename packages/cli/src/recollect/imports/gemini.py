@@ -8,20 +8,19 @@ keeps a file for each conversation, named as it is.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 from pathlib import PurePath
 from typing import Any
 
 from recollect import Role, ToolCall
 from recollect._shared.plain import time_text
 from recollect.imports.forms import Format, Options, conversations
-from recollect.imports.markup import plain_text
+from recollect.imports.markup import classes_of, plain_text, tokens, unescaped
 from recollect.imports.plans import Plan, Skip
-from recollect.imports.reading import Reading
-from recollect.imports.talks import Talk, attachment, moment
+from recollect.imports.reading import MAX_ITEM, Reading
+from recollect.imports.talks import MAX_TITLE, Talk, attachment, moment
 from recollect.imports.transcript import Damaged
 from recollect.imports.values import (
     fields_of,
@@ -43,7 +42,7 @@ _NO_PROMPTS = re.compile(
     r"(?:Added|Created|Deleted|Edited|Exported|Gave|Pinned|Renamed|Searched|Selected|Shared|Updated"
     r"|Used|Viewed|Visited)\s"
 )
-_ATTACHED = re.compile(r"\s*Attached \d+ files?\.?\s*$")
+_ATTACHED = re.compile(r"Attached \d{1,4} files?\.?$")
 
 
 def is_activity(value: Any) -> bool:
@@ -90,23 +89,24 @@ class _Entry:
 def _activity(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of My Activity as JSON. Raises OSError."""
     del options
-    yield from _talks(_entries(reading))
+    yield from _talks(reading.name, _entries(reading))
 
 
 def _page(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of My Activity as HTML. Raises OSError."""
     del options
-    yield from _talks(_page_entries(reading))
+    yield from _talks(reading.name, _page_entries(reading))
 
 
-def _entries(reading: Reading) -> Iterator[_Entry | Skip | None]:
-    """Yield the entries of a file: None for one that is no prompt."""
+def _entries(reading: Reading) -> Iterator[_Entry | Skip | str]:
+    """Yield the entries of a file: the title alone of one that is no prompt."""
     for place, value in reading.items(is_activity):
         where = place.replace(" item ", " entry ")
         if isinstance(value, Damaged):
             yield Skip(where, str(value))
         elif not is_activity(value):
-            yield None if isinstance(value, dict) else Skip(where, "it is no entry of My Activity")
+            title = text_of(value, "title") if isinstance(value, dict) else ""
+            yield title or Skip(where, "it is no entry of My Activity")
         elif (time := moment(value["time"])) is None:
             yield Skip(where, f"time: {value['time']!r:.50} is no time")
         else:
@@ -118,41 +118,47 @@ def _entries(reading: Reading) -> Iterator[_Entry | Skip | None]:
                 yield Skip(where, f"{what}: {short}")
 
 
-def _entry(where: str, time: datetime, title: str, answer: str, files: list[str]) -> _Entry | None:
-    """Return the entry of a title, None where it is no prompt: feedback, a document, a setting."""
+def _entry(where: str, time: datetime, title: str, answer: str, files: list[str]) -> _Entry | str:
+    """Return the entry of a title, or the title where it is no prompt: feedback, a document, a
+    setting.
+    """
     if verb := _PROMPTS.match(title):
         prompt = title[verb.end() :]
     elif answer and not _NO_PROMPTS.match(title):
         prompt = title
     else:
-        return None
-    return _Entry(where, time, _ATTACHED.sub("", prompt).strip(), answer, tuple(files))
+        return title
+    return _Entry(where, time, _ATTACHED.sub("", prompt.strip()).strip(), answer, tuple(files))
 
 
-def _talks(entries: Iterator[_Entry | Skip | None]) -> Iterator[Plan | Skip]:
+def _talks(name: str, entries: Iterator[_Entry | Skip | str]) -> Iterator[Plan | Skip]:
     """Yield the conversations that entries make. They are in the order of time, or against it."""
     group: list[_Entry] = []
-    hidden = 0
+    hidden: list[str] = []
     for entry in entries:
         if isinstance(entry, Skip):
             yield entry
             continue
-        if entry is None:
-            hidden += 1
+        if isinstance(entry, str):
+            hidden.append(entry[:MAX_TITLE])
             continue
         if group and abs(entry.time - group[-1].time) > _GAP:
             yield _talk(group, hidden)
-            group, hidden = [], 0
+            group, hidden = [], []
         group.append(entry)
     if group:
         yield _talk(group, hidden)
+    elif hidden:
+        yield Skip(name, f"none of its {len(hidden)} entries is a prompt, as {hidden[0]}")
 
 
-def _talk(group: list[_Entry], hidden: int) -> Plan | Skip:
+def _talk(group: list[_Entry], hidden: list[str]) -> Plan | Skip:
     if group[0].time > group[-1].time:
         group = group[::-1]
     first = group[0]
-    talk = Talk(NAME, f"activity/{first.id}", first.where, create_time=first.time, hidden=hidden)
+    talk = Talk(NAME, f"activity/{first.id}", first.where, create_time=first.time)
+    for it in hidden:
+        talk.hide(it)
     for entry in group:
         files = tuple(attachment(f"gemini-export:{it}", it) for it in entry.files if it)
         talk.say(Role.USER, entry.id, entry.prompt, entry.time, attachments=files)
@@ -160,27 +166,33 @@ def _talk(group: list[_Entry], hidden: int) -> Plan | Skip:
     return talk.plan()
 
 
-_ENGLISH = re.compile(
-    r"(?:(?P<month>[A-Z][a-z]{2})[a-z]* (?P<day>\d{1,2})|(?P<day2>\d{1,2}) (?P<month2>[A-Z][a-z]{2})[a-z]*),?"
-    r" (?P<year>\d{4}),? (?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)\s?(?P<half>[AP]M)?"
+_STAMP = re.compile(
+    r"(?:(?P<month>[^\W\d_]{3,9})\.? (?P<day>\d{1,2})"
+    r"|(?P<day2>\d{1,2})(?:\. ?| )(?P<month2>[^\W\d_]{3,9}|\d{1,2})\.?),? ?"
+    r"(?P<year>\d{4}),? (?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)\s?(?P<half>[AP]M)?"
     r"(?:\s(?P<zone>[A-Z]{2,5}(?:[+-]\d{1,2}(?::?\d\d)?)?))?\s*$"
 )
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = {name: number for number, name in enumerate(_NAMES, start=1)}
+_MONTHS |= {"mär": 3, "mai": 5, "okt": 10, "dez": 12}  # in German
 _ZONES = {
-    "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3,
+    "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "BST": 1, "MEZ": 1, "MESZ": 2, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3,
     "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
 }  # fmt: skip
 
 
 def _time_of_page(text: str) -> datetime | None:
-    """Return a time as the page has it in English: `Dec 14, 2023, 5:36:23 PM EST`."""
-    match = _ENGLISH.search(" ".join(text.replace("\u202f", " ").split()))
+    """Return a time as the page has it in English, `Dec 14, 2023, 5:36:23 PM EST`, or German,
+    `14.12.2023, 17:36:23 MEZ`.
+    """
+    match = _STAMP.search(" ".join(text.replace("\u202f", " ").split()))
     if not match:
         return None
-    month = match["month"] or match["month2"]
+    month = (match["month"] or match["month2"])[:3].lower()
     zone = match["zone"] or "UTC"
     name, sign, offset = re.fullmatch(r"([A-Z]+)([+-]?)(.*)", zone).groups()  # type: ignore[union-attr]
-    if month not in _MONTHS or name not in _ZONES:
+    month_number = int(month) if month.isdecimal() else _MONTHS.get(month)
+    if month_number is None or name not in _ZONES:
         return None
     hours = timedelta(hours=_ZONES[name])
     if sign:
@@ -197,7 +209,7 @@ def _time_of_page(text: str) -> datetime | None:
         return (
             datetime(
                 int(match["year"]),
-                _MONTHS.index(month) + 1,
+                month_number,
                 int(match["day"] or match["day2"]),
                 hour_of_day,
                 int(match["minute"]),
@@ -210,71 +222,64 @@ def _time_of_page(text: str) -> datetime | None:
         return None
 
 
-class _Page(HTMLParser):
-    """The cells of My Activity, one an entry: its lines, of which one is the time, and the HTML
-    of the answer behind it.
-    """
-
-    def __init__(self, receive: Callable[[str, str], None]) -> None:
-        super().__init__(convert_charrefs=False)
-        self._receive = receive
-        self._header = ""
-        self._depth = 0  # of the cell that is read
-        self._is_title = False
-        self._html: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = (dict(attrs).get("class") or "").split()
-        if self._depth:
-            self._depth += tag == "div"
-            self._html.append(self.get_starttag_text() or "")
-        elif "mdl-typography--title" in names:
-            self._is_title, self._header = True, ""
-        elif "content-cell" in names and not {
-            "mdl-typography--text-right",
-            "mdl-typography--caption",
-        } & set(names):
-            self._depth, self._html = 1, []
-
-    def handle_endtag(self, tag: str) -> None:
-        self._is_title = self._is_title and tag != "p"
-        if not self._depth:
-            return
-        self._depth -= tag == "div"
-        if self._depth:
-            self._html.append(f"</{tag}>")
-        else:
-            self._receive(self._header, "".join(self._html))
-
-    def handle_data(self, data: str) -> None:
-        if self._depth:
-            self._html.append(data)
-        elif self._is_title:
-            self._header += data
-
-    def handle_entityref(self, name: str) -> None:
-        self.handle_data(f"&{name};")
-
-    def handle_charref(self, name: str) -> None:
-        self.handle_data(f"&#{name};")
+_BETWEEN = '<div class="outer-cell'
+"""The beginning of the element that holds an entry: a page is read from one to the next."""
 
 
-def _page_entries(reading: Reading) -> Iterator[_Entry | Skip | None]:
-    cells: list[tuple[str, str]] = []
-    page = _Page(lambda header, html: cells.append((header, html)))
+def _parts(reading: Reading) -> Iterator[str]:
+    """Yield the parts of a page: what is before its first entry, and each entry. Raises Damaged."""
+    text = ""
+    for more in reading.text():
+        *parts, text = (text + more).split(_BETWEEN)
+        yield from parts
+        if len(text) > MAX_ITEM:
+            raise Damaged(f"an entry has more than {MAX_ITEM >> 20} million characters")
+    yield text
+
+
+def _page_entries(reading: Reading) -> Iterator[_Entry | Skip | str]:
     number = 0
-    for text in reading.text():
-        page.feed(text)
-        for header, html in cells:
+    for part in _parts(reading):
+        for header, source in _cells(part):
             number += 1
-            yield _cell(f"{reading.name} entry {number}", header, html)
-        cells.clear()
+            yield _cell(f"{reading.name} entry {number}", header, source)
 
 
-def _cell(where: str, header: str, html: str) -> _Entry | Skip | None:
-    if not _PRODUCT.search(header):
-        return None
+def _cells(part: str) -> Iterator[tuple[str, str]]:
+    """Yield the cells of a part that hold lines, of which one is the time, and the HTML of the
+    answer behind it; each with the title before it.
+    """
+    title: list[str] = []
+    source: list[str] = []
+    depth, is_title = 0, False
+    for kind, tag, data in tokens(part):
+        if depth:
+            depth += (tag == "div") * (1 if kind == "start" else -1)
+            if depth:
+                source.append(data or f"</{tag}>")
+            else:
+                yield "".join(title), "".join(source)
+        elif kind == "start":
+            names = classes_of(data)
+            if "mdl-typography--title" in names:
+                title, is_title = [], True
+            elif "content-cell" in names and not names & _ASIDE:
+                depth, source = 1, []
+        elif kind == "end":
+            is_title = is_title and tag != "p"
+        elif is_title:
+            title.append(unescaped(data))
+    if depth:
+        yield "".join(title), "".join(source)
+
+
+_ASIDE = {"mdl-typography--text-right", "mdl-typography--caption"}
+
+
+def _cell(where: str, header: str, html: str) -> _Entry | Skip | str:
     lines = re.split(r"<br\s*/?>", html)
+    if not _PRODUCT.search(header):
+        return plain_text(lines[0])
     for index, line in enumerate(lines[1:], start=1):
         # The answer, which may hold breaks of its own, follows the time.
         stamp, answer = re.match(r"([^<]*)(.*)", line, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -313,7 +318,8 @@ def studio(value: Any, where: str) -> Plan | Skip:
     times = (moment(it.get("createTime")) for it in chunks if isinstance(it, dict))
     began = next((it for it in times if it is not None), None)
     talk = Talk(NAME, f"ai-studio/{title}", name, title=title, create_time=began)
-    talk.hidden += bool(_studio_text(fields_of(value, "systemInstruction")))
+    if instruction := _studio_text(fields_of(value, "systemInstruction")):
+        talk.hide(instruction)
     for index, chunk in enumerate(chunks, start=1):
         _chunk(talk, mapping(chunk, f"chunk {index}"), index, model.removeprefix("models/"))
     return talk.plan()
