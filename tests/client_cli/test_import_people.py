@@ -54,7 +54,7 @@ def test_a_group_of_whatsapp_comes_where_the_owner_is_named_and_grows(
     assert [it.sender for it in came] == ["Ana", "Alex", "Ben \U0001f6b2", "Ben \U0001f6b2", "Zoe"]
     written(tmp_path / "WhatsApp Chat with Hiking.txt", f"{CHAT}[14/05/24, 08:00:00] Ana: Late!\n")
     counts = bring_in(tmp_path / "WhatsApp Chat with Hiking.txt", "--owner", "Alex")
-    assert counts == Counts(0, 1, 1, 6, 1)
+    assert counts == Counts(0, 1, 1, 6, 1)  # and a note
 
 
 STAMPS = {
@@ -174,7 +174,8 @@ def test_days_of_slack_come_with_their_people(run: Run, client: Client, tmp_path
         } | more
 
     folder = tmp_path / "Club export"
-    written(folder / "users.json", [{"id": "ana", "name": "ana"}])
+    users = [{"id": it, "profile": {"real_name": it.title()}} for it in ("ana", "alex")]
+    written(folder / "users.json", users)
     written(folder / "channels.json", [{"id": "C1", "name": "walks"}])
     first = [
         said("1715634428.000100", "ana", "", subtype="channel_join"),
@@ -223,7 +224,7 @@ def test_chats_of_signal_come_with_their_people(run: Run, client: Client, tmp_pa
     path = written(tmp_path / "main.jsonl", "".join(f"{json.dumps(it)}\n" for it in frames))
     ran = run("import", path, "--owner", "Alex")
     counts = [ran.lines[0][it] for it in ("messagesNew", "hidden", "otherBranches", "leftOut")]
-    assert (ran.code, counts) == (6, [4, 1, 1, 1]), ran.err
+    assert (ran.code, counts) == (6, [4, 1, 1, 2]), ran.err
     assert "a message of which nothing is read: 1715634434000-" in ran.err
     [hiking] = client.conversations.list(query="Hiking")
     one, other = client.conversations.load(hiking.id).messages

@@ -2,15 +2,13 @@
 
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from recollect.imports import table
 from recollect.imports.forms import Format
-from recollect.imports.reading import DAMAGE, Source, open_regular
+from recollect.imports.reading import DAMAGE, Source, archive_of, open_regular
 from recollect.imports.table import Input, Unknown
 
-_MAX_FILES = 100_000
 _SUFFIXES = {".json", ".jsonl", ".html", ".htm", ".txt", ".mbox", ".db", ""}
 _ARCHIVE = b"PK\x03\x04"
 
@@ -68,7 +66,7 @@ def _recognised(sources: Iterable[Source], formats: Sequence[Format]) -> Iterato
 
 def _in_folder(folder: Path) -> Iterator[Source]:
     """Yield the files in a folder, and in the archives there, that may be an export."""
-    for path in islice(sorted(folder.rglob("*")), _MAX_FILES):
+    for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in {*_SUFFIXES, ".zip"} and path.is_file():
             if is_archive(path):
                 yield from _in_archive(path)
@@ -79,8 +77,7 @@ def _in_folder(folder: Path) -> Iterator[Source]:
 def _in_archive(path: Path) -> Iterator[Source]:
     """Yield the files of an archive that may be an export."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            infos = archive.infolist()[:_MAX_FILES]
+        infos = archive_of(path, Source(path).stamp).infolist()
     except zipfile.BadZipFile:
         infos = [zipfile.ZipInfo("*")]  # reading it names the damage
     for info in infos:

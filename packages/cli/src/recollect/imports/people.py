@@ -19,6 +19,13 @@ from recollect.imports.transcript import Damaged
 _SHOWN = 8
 
 
+def forwarded(text: str, sender: str = "") -> str:
+    """Return what somebody else said first, with the mark by which it counts as no words of the one
+    who sends it.
+    """
+    return f"---------- Forwarded message{sender and f' from {sender}'} ----------\n{text}"
+
+
 class Chat:
     """A chat of people on its way into a plan."""
 

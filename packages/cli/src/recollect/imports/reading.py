@@ -13,7 +13,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import lru_cache
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from recollect.imports.plans import Skip
@@ -78,6 +79,15 @@ def open_regular(path: str, flags: int) -> int:
     return handle
 
 
+@lru_cache(maxsize=1)
+def archive_of(path: Path, stamp: tuple[int, int]) -> zipfile.ZipFile:
+    """Return an open archive. The newest one stays open: its table has all its files, and each of
+    them asks for it.
+    """
+    del stamp  # of another file under this path
+    return zipfile.ZipFile(path)
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A file, a file within an archive, or a stream such as standard input."""
@@ -101,10 +111,30 @@ class Source:
                 return 0
             if not self.member:
                 return self.path.stat().st_size
-            with zipfile.ZipFile(self.path) as archive:
-                return archive.getinfo(self.member).file_size
+            return archive_of(self.path, self.stamp).getinfo(self.member).file_size
         except (*DAMAGE, OSError, KeyError):
             return 0
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Its size and the time of its last change, which tell one state of a file from others."""
+        if not isinstance(self.path, Path):
+            return 0, 0
+        status = self.path.stat()
+        return status.st_size, status.st_mtime_ns
+
+    def beside(self, name: str) -> "Source | None":
+        """Return a file by its name from the folder of this one, None where there is none."""
+        if not isinstance(self.path, Path):
+            return None
+        folder: PurePath = PurePosixPath(self.member).parent if self.member else self.path.parent
+        for part in name.split("/"):
+            folder = folder.parent if part == ".." else folder / part
+        it = Source(self.path, str(folder)) if self.member else Source(Path(folder))
+        try:
+            return it if it.size else None
+        except OSError:
+            return None
 
     @contextmanager
     def open(self, advance: Callable[[int], None] = ignore) -> Iterator["Reading"]:
@@ -112,11 +142,11 @@ class Source:
         if not isinstance(self.path, Path):
             yield Reading(self.path, self.name, advance=advance)
         elif self.member:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
-                yield Reading(cast(BinaryIO, file), self.name, advance=advance)
+            with archive_of(self.path, self.stamp).open(self.member) as file:
+                yield Reading(cast(BinaryIO, file), self.name, advance=advance, source=self)
         else:
             with open(self.path, "rb", opener=open_regular) as file:
-                yield Reading(file, self.name, self.path, advance=advance)
+                yield Reading(file, self.name, self.path, advance=advance, source=self)
 
 
 class Reading:
@@ -130,8 +160,11 @@ class Reading:
         *,
         max_item: int = MAX_ITEM,
         advance: Callable[[int], None] = ignore,
+        source: Source | None = None,
     ) -> None:
         self.name = name
+        self.source = source
+        """None for a stream."""
         self.path = path
         """The file on disk, None for another source. A database is opened by it."""
         self._file = file
@@ -197,7 +230,7 @@ class Reading:
         if self._guessed:
             what = "is" if self._guessed == 1 else "are"
             reason = f"{counted(self._guessed, 'byte')} {what} no UTF-8"
-            yield Skip(self.name, f"{reason}: they are read as Windows-1252")
+            yield Skip(self.name, f"{reason}: they are read as Windows-1252", is_lost=False)
 
     def _without_escapes(self, text: str) -> str:
         if text.isascii() or not (count := len(_ESCAPED.findall(text))):

@@ -1,9 +1,10 @@
 """Chats of Telegram: `result.json` of Telegram Desktop's export, one chat or all of them."""
 
+from datetime import datetime
 from typing import Any
 
 from recollect.imports.forms import Format, Options
-from recollect.imports.people import Chat, chats
+from recollect.imports.people import Chat, chats, forwarded
 from recollect.imports.plans import Plan, Skip
 from recollect.imports.values import fields_of, members, objects, pass_over, text_of
 
@@ -21,8 +22,14 @@ def _chats(value: Any) -> list[dict[str, Any]]:
         return []
     lists = [value.get(key) for key in ("chats", "left_chats")]
     all_ = [chat for it in lists if isinstance(it, dict) for chat in objects(it, "list")]
-    is_chat = "type" in value and "id" in value and isinstance(value.get("messages"), list)
-    return [value] if is_chat else all_
+    messages = value.get("messages")
+    is_chat = "type" in value and "id" in value and isinstance(messages, list)
+    return [value] if is_chat and (not messages or any(map(_is_message, messages))) else all_
+
+
+def _is_message(value: Any) -> bool:
+    """Return whether a value is a message of a chat, and none for a model."""
+    return isinstance(value, dict) and bool({"date", "from", "actor"} & value.keys())
 
 
 def _plan(fields: dict[str, Any], where: str, options: Options) -> Plan | Skip:
@@ -30,7 +37,7 @@ def _plan(fields: dict[str, Any], where: str, options: Options) -> Plan | Skip:
     chat = Chat(NAME, str(fields.get("id")), f"{where} ({title})" if title else where, title=title)
     for message in objects(fields, "messages"):
         if message.get("type") != "message":
-            chat.talk.hidden += 1  # somebody joined, called or pinned
+            chat.talk.hide(_text(message, "text"))  # somebody joined, called or pinned
             continue
         own = str(message.get("id"))
         sender = text_of(message, "from") or text_of(message, "from_id") or "deleted"
@@ -48,10 +55,22 @@ def _plan(fields: dict[str, Any], where: str, options: Options) -> Plan | Skip:
             text = f"{text}\n{place.get('latitude')}, {place.get('longitude')}".strip()
         if contact := fields_of(message, "contact_information"):
             text = "\n".join(filter(None, [text, *(text_of(contact, it) for it in contact)]))
-        time = message.get("date_unixtime") or message.get("date")
+        if origin := text_of(message, "forwarded_from") or message.get("forwarded_from_id"):
+            text = forwarded(text, str(origin))
+        time = message.get("date_unixtime") or _local(message.get("date"))
         if not chat.say(own, sender, text, time, names):
             chat.talk.note("a message of which nothing is read", own)
     return chat.plan(options.owner)
+
+
+def _local(value: Any) -> Any:
+    """Return a time of exports made before 2022, which is one of the machine that made them. This
+    one's time zone is taken.
+    """
+    try:
+        return datetime.fromisoformat(value).astimezone()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return value
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

@@ -6,6 +6,7 @@ is the day follows from all lines together; where it does not, it is guessed and
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,9 +32,11 @@ _START = re.compile(
 _AFTERNOON = re.compile(r"p|م|오후|下午|午後|μμ|nm|em|du|ip|sl", re.IGNORECASE)
 _MORNING = re.compile(r"a|ص|오전|上午|午前|πμ|vm|fm|de|dop|öö", re.IGNORECASE)
 _FILE = re.compile(
-    r"<[^<>:]{2,30}: (?P<name>[^<>]+\.\w{2,5})>|(?P<first>\S+\.\w{2,5}) \([^()]{4,40}\)$"
+    r"<[^<>:]{2,30}: (?P<name>[^<>]+\.\w{2,5})>|(?<!\S)(?P<first>\S+\.\w{2,5}) \([^()]{4,40}\)$"
 )
 _WITHOUT_FILE = re.compile(r"<[^<>]{4,40}>$")
+_QUOTES = ('"', "„“”", "«»")
+"""Marks of which a text that ends within a quotation has an odd number."""
 _NAME = re.compile(r"(?:WhatsApp.*? (?:with|mit|avec|con|com|met|z|-) )?(?P<name>.+?)(?:\.txt)?$")
 
 
@@ -42,9 +45,15 @@ class _Entry:
     """A message as the file has it."""
 
     where: str
+    line: str
     numbers: tuple[int, int, int]
     clock: tuple[int, int, int]
-    text: str
+    lines: list[str]
+
+    @property
+    def text(self) -> str:
+        """Return all its lines."""
+        return "\n".join(self.lines)
 
 
 def _is_head(head: bytes) -> bool:
@@ -68,7 +77,9 @@ def _entry(where: str, line: str) -> _Entry | None:
     # The digits of the text itself stay as they were written.
     text = _INVISIBLE.sub("", line)[match.start("rest") :]
     clock = hour, int(match["minute"]), int(match["second"] or 0)
-    return _Entry(where, (int(match["one"]), int(match["two"]), int(match["three"])), clock, text)
+    return _Entry(
+        where, line, (int(match["one"]), int(match["two"]), int(match["three"])), clock, [text]
+    )
 
 
 def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
@@ -81,7 +92,7 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         elif entry := _entry(where, line):
             entries.append(entry)
         elif entries:
-            entries[-1].text += f"\n{line}"
+            entries[-1].lines.append(line)
         elif line.strip():
             yield Skip(where, "it stands before the first message")
     yield _chat(reading, entries, options.owner)
@@ -96,26 +107,65 @@ def _chat(reading: Reading, entries: list[_Entry], owner: str) -> Plan | Skip:
     title = match["name"] if match else stem
     chat = Chat(NAME, title, reading.name, title=title)
     order = _order(entries, chat)
+    senders = Counter(map(_sender, entries))
     counts: dict[str, int] = {}
-    for entry in entries:
+    for entry in _joined(entries):
         time = _time(entry, order)
-        sender, colon, text = entry.text.partition(": ")
-        if not colon or "\n" in sender:
-            chat.talk.hidden += 1  # somebody joined, a number changed, the note on encryption
+        text = entry.text
+        sender = _sender(entry)
+        if not sender or _is_notice(sender, senders):
+            chat.talk.hide(text)  # somebody joined, a number changed, the note on encryption
             continue
+        text = text[len(sender) + 2 :]
         if time is None:
-            chat.talk.note(
-                "a date cannot be read, and the one before it stands instead", entry.where
-            )
+            what = "a date cannot be read, and the one before it stands instead"
+            chat.talk.note(what, entry.where, is_lost=False)
         # The export has no ids: what was said, by whom and when, names a message.
         stamp = f"{entry.numbers}{entry.clock}{sender}{text}"
         key = hashlib.sha256(stamp.encode(errors="replace")).hexdigest()[:16]
         counts[key] = counts.get(key, 0) + 1
         files = [name for it in _FILE.finditer(text) if (name := it["name"] or it["first"])]
         if not files and _WITHOUT_FILE.match(text.strip()):
-            chat.talk.note("a file is not in the export, and its place is kept", text.strip())
+            what = "a file is not in the export, and its place is kept"
+            chat.talk.note(what, text.strip(), is_lost=False)
         chat.say(f"{key}-{counts[key]}", sender, text.strip(), time, files)
     return chat.plan(owner)
+
+
+def _sender(entry: _Entry) -> str:
+    """Return the name before the colon of a message's first line; empty for a notice."""
+    sender, colon, _ = entry.lines[0].partition(": ")
+    return sender if colon else ""
+
+
+def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
+    """Yield the messages and notices. A dated line without a name, behind which a text goes on, is
+    no notice: somebody pasted it into the message before it.
+    """
+    before: _Entry | None = None
+    for entry in entries:
+        if before and _sender(before) and not _sender(entry) and any(entry.lines[1:]):
+            before.lines += [entry.line, *entry.lines[1:]]
+            continue
+        if before:
+            yield before
+        before = entry
+    if before:
+        yield before
+
+
+def _is_notice(sender: str, senders: Counter[str]) -> bool:
+    """Return whether the text before a colon is no name but part of a notice: it begins to quote
+    something, or says in small letters what somebody did.
+    """
+    if any(sum(map(sender.count, marks)) % 2 for marks in _QUOTES):
+        return True
+    if senders[sender] > 1:
+        return False
+    words = sender.split(" ")
+    at = next((at for at, it in enumerate(words) if at and it.islower()), len(words))
+    done = words[at:]
+    return len(done) > 1 and all(map(str.islower, done)) and " ".join(words[:at]) in senders
 
 
 def _order(entries: list[_Entry], chat: Chat) -> str:
@@ -129,7 +179,7 @@ def _order(entries: list[_Entry], chat: Chat) -> str:
     # Neither goes beyond 12: the order in which the messages stand in time decides.
     orders = [it for it in ("dmy", "mdy") if _is_sorted([_time(each, it) for each in entries])]
     if len(orders) != 1 and any(it.numbers[0] != it.numbers[1] for it in entries):
-        chat.talk.note("which number is the day is guessed: the first one")
+        chat.talk.note("which number is the day is guessed: the first one", is_lost=False)
     return orders[0] if orders else "dmy"
 
 
