@@ -89,8 +89,10 @@ def test_a_session_of_claude_code_comes_with_its_calls_paired_and_grows(
     written(folder / "agent-7.jsonl", lines_of(*agent))
     ran = run("import", tmp_path / "projects")
     [counts] = ran.lines
-    assert (ran.code, counts["conversationsNew"], counts["messagesNew"]) == (0, 2, 11)
-    assert (counts["otherBranches"], counts["hidden"]) == (1, 2)
+    assert (ran.code, counts["conversationsNew"], counts["messagesNew"]) == (6, 3, 12)
+    assert (counts["otherBranches"], counts["hidden"], counts["leftOut"]) == (1, 1, 2)
+    assert "s-1.jsonl: another version of a question or an answer: An older wording" in ran.err
+    assert "s-1.jsonl: what the product hides: <system-reminder>Be brief" in ran.err
     came = loaded(client, "Login test")
     assert [(it.role, it.content) for it in came] == [
         (Role.USER, "<command-name>/clear</command-name>"),
@@ -110,8 +112,8 @@ def test_a_session_of_claude_code_comes_with_its_calls_paired_and_grows(
     assert came[4].tool_calls[0].arguments == '{"file": "login.py"}'
     with path.open("a") as file:
         file.write(lines_of(line("zz", "z", "Thanks"), line("zzz", "zz", "Any time", model="m")))
-    assert bring_in(tmp_path / "projects") == Counts(0, 2, 2, 11, 0)
-    assert bring_in(tmp_path / "projects") == Counts(0, 2, 0, 13, 0)
+    assert bring_in(tmp_path / "projects") == Counts(0, 3, 2, 12, 2)
+    assert bring_in(tmp_path / "projects") == Counts(0, 3, 0, 14, 2)
     assert [it.content for it in loaded(client, "Login test")][-2:] == ["Thanks", "Any time"]
     path.write_text(path.read_text() + '{"type": "user", "sess')
     ran = run("import", path)
@@ -227,7 +229,7 @@ def test_a_rollout_of_codex_comes_with_its_calls_paired_and_grows(
     assert (came[2].thinking_text, came[2].metadata["model"]) == ("Look first", "gpt-5-codex")
     assert [it.tool_call_id for it in came[5:7]] == ["call_1", "call_2"]
     written(path, lines_of(*CODEX, message("user", "And now?")))
-    assert bring_in(folder) == Counts(0, 2, 1, 9, 0)
+    assert bring_in(folder) == Counts(0, 2, 1, 9, 2)  # what the developer says is named
     written(path, lines_of(*CODEX, item("hologram")))
     ran = run("import", path)
     assert (ran.code, "an item of the type 'hologram' is not read" in ran.err) == (6, True)

@@ -1,15 +1,19 @@
 """Messages as programs send them to a model: `{"messages": [{"role": …, "content": …}]}` with the
-blocks and tool calls of OpenAI's and Anthropic's interfaces, or ShareGPT's
-`{"conversations": [{"from": …, "value": …}]}`. Logs and data sets keep them, one a line.
+blocks and tool calls of OpenAI's and Anthropic's interfaces, ShareGPT's
+`{"conversations": [{"from": …, "value": …}]}`, or the items of OpenAI's Responses,
+`{"input": …, "output": [{"type": …}]}`. Logs and data sets keep them, one a line.
 """
 
 import hashlib
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
 from recollect.imports.forms import conversations
 from recollect.imports.plans import Plan, Skip
+from recollect.imports.responses import add_item
 from recollect.imports.talks import Talk, attachment
 from recollect.imports.values import blocks_of, fields_of, flag_of, mapping, objects, text_of
 
@@ -18,19 +22,35 @@ _ROLES = dict.fromkeys(("user", "human"), Role.USER)
 _ROLES |= dict.fromkeys(("assistant", "gpt", "model", "ai", "chatgpt", "bot"), Role.ASSISTANT)
 _ROLES |= dict.fromkeys(("tool", "function", "observation"), Role.TOOL)
 _INSTRUCTIONS = {"system", "developer"}
+_CALLS = {"function_call", "tool_call"}
+_CALL_MARK = re.compile(r"\s*<tool_call>(.*)</tool_call>\s*", re.DOTALL)
 _TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 _FILES = {"image_url", "image", "document", "file", "input_image", "input_file", "input_audio"}
 
 
 def is_conversation(value: Any) -> bool:
     """Return whether a value is a conversation of this form."""
-    return isinstance(value, dict) and any(
-        isinstance(it, dict) and isinstance(it.get(role), str) and content in it
-        for name, role, content in (
-            ("messages", "role", "content"),
-            ("conversations", "from", "value"),
+    return isinstance(value, dict) and (
+        _has_items(value)
+        or any(
+            isinstance(it, dict) and isinstance(it.get(role), str) and content in it
+            for name, role, content in (
+                ("messages", "role", "content"),
+                ("conversations", "from", "value"),
+            )
+            for it in (value[name] if isinstance(value.get(name), list) else ())
         )
-        for it in (value[name] if isinstance(value.get(name), list) else ())
+    )
+
+
+def _has_items(fields: dict[str, Any]) -> bool:
+    """Return whether an object is a response of OpenAI's, with or without what it answers."""
+    output = fields.get("output")
+    is_response = "input" in fields or fields.get("object") == "response"
+    return (
+        is_response
+        and isinstance(output, list)
+        and any(isinstance(it, dict) and isinstance(it.get("type"), str) for it in output)
     )
 
 
@@ -41,11 +61,25 @@ def plan(value: Any, where: str) -> Plan | Skip:
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
     title, began = text_of(fields, "title"), fields.get("created_at") or fields.get("created")
     talk = Talk(NAME, text_of(fields, "id") or digest[:32], where, title=title, create_time=began)
+    if _has_items(fields):
+        _add_items(talk, fields)
     for number, it in enumerate(objects(fields, "messages"), start=1):
         _add(talk, it, text_of(it, "role"), it, text_of(it, "id") or f"message-{number}")
     for number, it in enumerate(objects(fields, "conversations"), start=1):
         _add(talk, it, text_of(it, "from"), {"content": it.get("value")}, f"turn-{number}")
     return talk.plan()
+
+
+def _add_items(talk: Talk, fields: dict[str, Any]) -> None:
+    prompt, model = fields.get("input"), text_of(fields, "model")
+    if isinstance(fields.get("instructions"), str):
+        talk.hide(fields["instructions"])
+    question = {"role": "user", "content": prompt}
+    items = [question] if isinstance(prompt, str) else objects(fields, "input")
+    for number, it in enumerate([*items, *objects(fields, "output")], start=1):
+        own = f"item-{number}"
+        if not add_item(talk, it, own, it.get("created_at"), model):
+            talk.note(f"an item of the type {text_of(it, 'type')!r:.40} is not read", own)
 
 
 def _add(talk: Talk, message: dict[str, Any], speaker: str, body: dict[str, Any], own: str) -> None:
@@ -54,7 +88,11 @@ def _add(talk: Talk, message: dict[str, Any], speaker: str, body: dict[str, Any]
     texts, calls, files = list[str](), list[ToolCall](), list[Attachment]()
     blocks = blocks_of(body, "content")
     if speaker.lower() in _INSTRUCTIONS:
-        talk.hidden += 1
+        talk.hide("\n".join(text_of(it, "text") for it in blocks))
+        return
+    if speaker.lower() in _CALLS:
+        calls = list(_calls_of(body.get("content")))
+        talk.say(Role.ASSISTANT, own, "", time, calls=calls)
         return
     if role is None:
         talk.note(f"a message of the role {speaker!r:.40} is not read", own)
@@ -96,6 +134,22 @@ def _add(talk: Talk, message: dict[str, Any], speaker: str, body: dict[str, Any]
     own = f"{own}/text" if results else own
     is_said = talk.say(role, own, text, time, calls=calls, attachments=files, sender=sender)
     talk.hidden += not is_said and not results
+
+
+def _calls_of(value: Any) -> Iterator[ToolCall]:
+    """Yield the calls that a text of ShareGPT holds as JSON. It is kept whole where it is none."""
+    text = _as_text(value)
+    marked = _CALL_MARK.fullmatch(text)
+    try:
+        calls = json.loads(marked[1] if marked else text)
+    except (ValueError, RecursionError):
+        calls = None
+    for it in calls if isinstance(calls, list) else [calls]:
+        if not isinstance(it, dict) or not isinstance(it.get("name"), str):
+            yield ToolCall("", "", text)
+            return
+        arguments = it.get("arguments", it.get("parameters"))
+        yield ToolCall("", it["name"], "" if arguments is None else _as_text(arguments))
 
 
 def _as_text(value: Any) -> str:

@@ -1,13 +1,14 @@
 """Sessions of Claude Code: files of JSON lines in `~/.claude/projects`, one session each.
 
-Each line names its parent. A question that was taken back begins a branch; results of tools and the
-parts of one answer also stand beside each other, and come with their call. Lines of subagents
-(`isSidechain`) are a conversation of their own where a file has nothing else.
+Each line names its parent. A question that was taken back begins a branch; what the agent says and
+does without a new question begins none, whatever line it names. Lines of subagents (`isSidechain`)
+are conversations of their own, in a file of their own or within that of the session.
 """
 
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -15,7 +16,7 @@ from recollect import Attachment, Role, ToolCall
 from recollect.imports.forms import Format, Options
 from recollect.imports.plans import Plan, Skip
 from recollect.imports.reading import Reading
-from recollect.imports.talks import Talk, attachment
+from recollect.imports.talks import Talk, attachment, moment
 from recollect.imports.transcript import Damaged
 from recollect.imports.trees import NOT_STATED, parent_of
 from recollect.imports.values import blocks_of, fields_of, flag_of, text_of
@@ -59,10 +60,24 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     if not messages:
         yield Skip(reading.name, "it has no messages")
         return
-    is_main = any(not it.get("isSidechain") for it in messages)
-    own_lines = {name: it for name, it in lines.items() if not is_main or not it.get("isSidechain")}
-    hidden = len(lines) - len(own_lines)
-    yield _plan(reading.name, own_lines, titles, is_main=is_main, hidden=hidden)
+    is_main = any(not flag_of(it, "isSidechain") for it in messages)
+    groups: dict[str, dict[str, _Line]] = {}  # lines by the first one of their subagent
+    roots: dict[str, str] = {}
+    for name, it in lines.items():
+        root = ""
+        if is_main and flag_of(it, "isSidechain"):
+            root = roots.get(parent_of(it, "parentUuid", "") or "") or name
+        roots[name] = root
+        groups.setdefault(root, {})[name] = it
+    for root, group in groups.items():
+        if any(map(_is_said, group.values())):
+            own_titles = {} if root else titles
+            try:
+                yield _plan(
+                    reading.name, group, own_titles, is_main=is_main and not root, root=root
+                )
+            except Damaged as error:
+                yield Skip(reading.name, str(error))
 
 
 def _is_said(line: _Line) -> bool:
@@ -100,57 +115,63 @@ def _add_title(titles: dict[str, str], value: _Line) -> None:
 
 
 def _plan(
-    name: str, lines: dict[str, _Line], titles: dict[str, str], *, is_main: bool, hidden: int
+    name: str, lines: dict[str, _Line], titles: dict[str, str], *, is_main: bool, root: str
 ) -> Plan | Skip:
     first = next(it for it in lines.values() if _is_said(it))
     stem = PurePath(name.rpartition(":")[2]).stem
     # The lines that a resumed session begins with may still name the session that it resumes.
     own = stem if is_main and _UUID.fullmatch(stem) else text_of(first, "sessionId") or stem
     if not is_main:
-        own = f"{own}/{text_of(first, 'agentId') or stem}"
+        own = f"{own}/{root or text_of(first, 'agentId') or stem}"
     summaries = [title for key, title in titles.items() if key in lines]
     title = titles.get("customTitle") or titles.get("aiTitle") or (summaries or [""])[-1]
     facts = {"cwd": "cwd", "gitBranch": "gitBranch"}
     facts |= {} if is_main else {"subagentOf": "sessionId"}
     metadata = {key: text for key, name in facts.items() if (text := text_of(first, name))}
-    talk = Talk(NAME, own, name, title=title, metadata=metadata, hidden=hidden)
+    talk = Talk(NAME, own, name, title=title, metadata=metadata)
     branch = _branch(talk, lines)
     for own, line in lines.items():
         if not _is_said(line):
-            talk.hidden += text_of(line, "type") in {"system", "attachment"}
+            if text_of(line, "type") in {"system", "attachment"}:
+                attached = fields_of(line, "attachment")
+                texts = (line.get("content"), attached.get("content"), attached.get("prompt"))
+                talk.hide(next((it for it in texts if isinstance(it, str)), ""))
         elif own not in branch:
-            talk.branches += 1
+            talk.set_aside(partial(_add, line=line, own=own))
         else:
             _add(talk, line, own)
     return talk.plan()
 
 
 def _branch(talk: Talk, lines: dict[str, _Line]) -> set[str]:
-    """Return the lines on the branch of the last message, with what stands beside it."""
+    """Return the lines on the branch of the newest message, with what the agent said and did beside
+    it.
+    """
     parents: dict[str, str | None] = {}
     for index, (own, line) in enumerate(lines.items()):
         named = (parent_of(line, it, "") for it in ("parentUuid", "logicalParentUuid"))
         parent = next(filter(None, named), None)
         # Behind a compaction a session goes on without a parent.
         parents[own] = parent if parent or not index else NOT_STATED
-    end = next(own for own in reversed(lines) if _is_said(lines[own]))
-    branch = set(talk.branch(parents, end, {own: it.get("timestamp") for own, it in lines.items()}))
-    calls, answers = set[str](), set[str]()
-    for own in lines:
-        if own in branch:
-            answers.add(_answer_of(lines[own]))
-            calls.update(text_of(it, "id") for it in _blocks(lines[own]))
+    parents_of_said = {parents[own] for own, it in lines.items() if _is_said(it)}
+    end, newest = "", None
     for own, line in lines.items():
-        results = (text_of(it, "tool_use_id") for it in _blocks(line))
-        if (_answer_of(line) or None) in answers or any(it and it in calls for it in results):
+        if _is_said(line) and own not in parents_of_said:
+            time = moment(line.get("timestamp")) or newest
+            if newest is None or time is None or time >= newest:
+                end, newest = own, time or newest
+    branch = set(talk.branch(parents, end, {own: it.get("timestamp") for own, it in lines.items()}))
+    for own, line in lines.items():
+        is_near = parents[own] in branch or parents[own] not in parents
+        if is_near and not _is_question(line):
             branch.add(own)
-            calls.update(text_of(it, "id") for it in _blocks(line))
     return branch
 
 
-def _answer_of(line: _Line) -> str:
-    """Return the id of the answer of which a line is a part."""
-    return text_of(fields_of(line, "message"), "id") if line.get("type") == "assistant" else ""
+def _is_question(line: _Line) -> bool:
+    """Return whether the user says something in a line, which is no result of a tool."""
+    kinds = [it.get("type") for it in _blocks(line)]
+    return line.get("type") != "assistant" and bool(kinds) and "tool_result" not in kinds
 
 
 def _blocks(line: _Line) -> list[dict[str, Any]]:
@@ -170,7 +191,8 @@ def _add(talk: Talk, line: _Line, own: str) -> None:
     texts: list[str] = []
     calls: list[ToolCall] = []
     files: list[Attachment] = []
-    count = results = 0
+    left: list[str] = []
+    results = 0
     for index, block in enumerate(_blocks(line), start=1):
         match block.get("type"):
             case "text":
@@ -203,7 +225,7 @@ def _add(talk: Talk, line: _Line, own: str) -> None:
     elif not own_texts and any(texts):
         own_texts, is_boilerplate = texts, True
     else:
-        count = len([it for it in texts if it.strip()]) - len(own_texts)
+        left = [it for it in texts if _BOILERPLATE.match(it)]
     is_said = talk.say(
         Role.ASSISTANT if is_agent else Role.USER,
         f"{own}/text" if results else own,
@@ -214,7 +236,9 @@ def _add(talk: Talk, line: _Line, own: str) -> None:
         boilerplate=is_boilerplate,
         model="" if model.startswith("<") else model,
     )
-    talk.hidden += count + (not is_said and not results and not _blocks(line))
+    for it in left:
+        talk.hide(it)
+    talk.hidden += not is_said and not results and not _blocks(line)
 
 
 def _text(blocks: list[dict[str, Any]], files: list[Attachment], own: str) -> str:

@@ -1,21 +1,23 @@
 """Rollouts of Codex: files of JSON lines in `~/.codex/sessions`, one session each.
 
 The lines of the type `response_item` hold all that was said; those of the type `event_msg` say it
-again for the screen. Rollouts of the first versions have the items without that frame.
+again for the screen, and tell of turns that were taken back. Rollouts of the first versions have
+the items without that frame.
 """
 
-import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from recollect import Attachment, Role, ToolCall
 from recollect.imports.forms import Format, Options
 from recollect.imports.plans import Plan, Skip
 from recollect.imports.reading import Reading
-from recollect.imports.talks import Talk, attachment
+from recollect.imports.responses import add_item, say
+from recollect.imports.talks import Talk
 from recollect.imports.transcript import Damaged
-from recollect.imports.values import blocks_of, fields_of, objects, text_of
+from recollect.imports.values import blocks_of, fields_of, text_of
 
 NAME = "codex"
 _BOILERPLATE = re.compile(
@@ -28,9 +30,17 @@ _BOILERPLATE = re.compile(
 one of its tags, of which each version has more.
 """
 _FRAMES = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input", "local_shell_call": "action"}
-_CALLS |= {"web_search_call": "action"}
-_RESULTS = {"function_call_output", "custom_tool_call_output"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A message, a call or a result, with its number among the items of the rollout."""
+
+    fields: dict[str, Any]
+    number: int
+    line: str
+    time: Any
+    model: str
 
 
 def is_beginning(value: Any) -> bool:
@@ -47,6 +57,8 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     talk: Talk | None = None
     model = ""
     number = 0
+    items: list[_Item] = []
+    questions: list[int] = []  # places of the user's own messages among the items
     for where, value in reading.items(is_beginning):
         if not isinstance(value, dict):
             reason = str(value) if isinstance(value, Damaged) else "it is no JSON object"
@@ -61,91 +73,55 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
                 yield Skip(where, "it stands before the line of the type `session_meta`")
         elif kind == "turn_context":
             model = text_of(payload, "model")
+        elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
+            turns = payload.get("num_turns")
+            if questions and type(turns) is int and turns > 0:
+                begins = questions[-min(turns, len(questions))]
+                for it in items[begins:]:
+                    talk.set_aside(partial(_add, item=it))
+                del items[begins:], questions[-min(turns, len(questions)) :]
         elif kind == "response_item" or kind not in _FRAMES:
             if payload is value and value.get("record_type") == "state":
                 continue
             number += 1
-            if not _add(talk, payload, str(number), value.get("timestamp"), model):
-                what = f"an item of the type {text_of(payload, 'type')!r:.40} is not read"
-                talk.note(what, f"line {where.rpartition(':')[2]}")
+            line = where.rpartition(":")[2]
+            if text_of(payload, "role") == "user" and not _is_boilerplate(payload):
+                questions.append(len(items))
+            items.append(_Item(payload, number, line, value.get("timestamp"), model))
     if talk is not None:
+        for it in items:
+            _add(talk, it)
         yield talk.plan()
 
 
 def _begin(fields: dict[str, Any], name: str) -> Talk:
-    return Talk(
+    talk = Talk(
         NAME,
         text_of(fields, "id") or text_of(fields, "session_id") or name,
         name,
         create_time=fields.get("timestamp"),
         metadata={key: text for key in ("cwd", "originator") if (text := text_of(fields, key))},
-        hidden=bool(text_of(fields, "instructions")),
     )
+    if instructions := text_of(fields, "instructions"):
+        talk.hide(instructions)
+    return talk
 
 
-def _add(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> bool:
-    """Add an item. Return False for one of a type that is not known."""
-    kind = text_of(item, "type")
-    call_id = text_of(item, "call_id") or text_of(item, "id") or f"{own}/call"
+def _is_boilerplate(item: dict[str, Any]) -> bool:
+    """Return whether the tool wrote a message in the user's name."""
+    texts = (text_of(it, "text") for it in blocks_of(item, "content"))
+    return _BOILERPLATE.match("\n\n".join(filter(None, texts))) is not None
+
+
+def _add(talk: Talk, item: _Item) -> None:
+    kind, own = text_of(item.fields, "type"), str(item.number)
     if kind == "message":
-        _say(talk, item, own, time, model)
-    elif kind == "reasoning":
-        parts = [*objects(item, "summary"), *objects(item, "content")]
-        talk.think("\n\n".join(filter(None, (text_of(it, "text") for it in parts))))
-        # A message of its own: what comes next may not yet be in the file.
-        talk.hidden += not talk.say(Role.ASSISTANT, own, "", time, model=model)
-    elif kind in _CALLS:
-        arguments = item.get(_CALLS[kind])
-        name = text_of(item, "name") or kind.removesuffix("_call")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        calls = [ToolCall(call_id, name, text)]
-        talk.say(Role.ASSISTANT, own, "", time, calls=calls, model=model)
-    elif kind in _RESULTS:
-        talk.result(own, "", _output(item), time, call_id=call_id)
+        is_boilerplate = text_of(item.fields, "role") == "user" and _is_boilerplate(item.fields)
+        say(talk, item.fields, own, item.time, item.model, is_boilerplate=is_boilerplate)
     elif kind == "ghost_snapshot":
-        talk.hidden += 1
-    else:
-        return False
-    return True
-
-
-def _say(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> None:
-    role = text_of(item, "role")
-    texts, files = list[str](), list[Attachment]()
-    for block in blocks_of(item, "content"):
-        texts.append(text_of(block, "text"))
-        if url := text_of(block, "image_url"):
-            kind = url.partition(":")[2].partition(";")[0] if url.startswith("data:") else "image/*"
-            uri = f"codex:{talk.id}/{own}" if url.startswith("data:") else url
-            files.append(attachment(uri, media_type=kind))
-    text = "\n\n".join(filter(None, texts))
-    if role == "assistant":
-        is_said = talk.say(Role.ASSISTANT, own, text, time, attachments=files, model=model)
-    elif role == "user":
-        is_boilerplate = _BOILERPLATE.match(text) is not None
-        is_said = talk.say(
-            Role.USER, own, text, time, attachments=files, boilerplate=is_boilerplate
-        )
-    else:
-        is_said = False  # of the developer or the system
-    talk.hidden += not is_said
-
-
-def _output(item: dict[str, Any]) -> str:
-    """Return the text of a result, which may be an object, a list of parts, or JSON of one."""
-    value = item.get("output")
-    if isinstance(value, str) and value.startswith('{"output"'):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return str(value)
-    if isinstance(value, dict):
-        value = value.get("output", value.get("content", value))
-    if isinstance(value, list):
-        return "\n".join(
-            filter(None, (text_of(it, "text") for it in objects({"output": value}, "output")))
-        )
-    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+        talk.hide()
+    elif not add_item(talk, item.fields, own, item.time, item.model):
+        talk.note(f"an item of the type {kind!r:.40} is not read", f"line {item.line}")
 
 
 FORMAT = Format(NAME, "Codex", read, is_beginning)
