@@ -210,6 +210,15 @@ HOSTILE: dict[str, tuple[int, Write]] = {
         ),
     ),
     "damaged": (LONG, text_file("c.jsonl", lambda n: '{"type": "meta", "id": "a"}\n' + "{x\n" * n)),
+    "damaged list": (
+        LONG // 4,
+        text_file("c.json", lambda n: '[{"mapping": {}},\n' + '{"mapping": tru},\n' * n),
+    ),
+    "damaged lines": (
+        LONG // 4,
+        text_file("c.jsonl", lambda n: '{"mapping": {}}\n' + '{"mapping": tru}\n' * n),
+    ),
+    "nested": (LONG // 4, text_file("c.json", lambda n: '[{"mapping": "' + '{"mapping": ' * n)),
     "cut off": (2000, text_file("c.json", lambda n: "[" + '{"mapping": {"a": [' * n)),
 }  # fmt: skip
 

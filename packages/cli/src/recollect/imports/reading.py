@@ -25,6 +25,10 @@ _CHUNK = 1 << 20
 """Bytes of one read."""
 MAX_ITEM = 64 << 20
 """Characters of one line or JSON value. The memory of an import is bounded by it."""
+_WINDOW = 1 << 12
+"""Characters of a JSON value that are decoded at first."""
+_MAX_DEEP = 1000
+"""Values of a list that are nested too deep, behind which no other is looked for."""
 _NEAR_END = 64
 """Characters before the end of what is read in which an error may come from what is not yet."""
 _SPACE = re.compile(r"[\s,]*")
@@ -292,6 +296,7 @@ class _Items:
         self._line = 1
         self._is_whole = False  # the source is read to its end
         self._is_list = False
+        self._deep = 0  # values that are nested too deep
         self._first = ""  # the first member's name, with its brace: how an item begins
 
     def items(self) -> Iterator[Item]:
@@ -339,37 +344,49 @@ class _Items:
         return self._at < len(self._text)
 
     def _item(self) -> Any:
-        """Return the item that begins here. Raises Damaged."""
+        """Return the item that begins here. Raises Damaged.
+
+        An error takes time with the length of what is decoded: that is a part of what is read,
+        twice as long each time in which it proves too short.
+        """
+        size = _WINDOW
         while True:
+            window = self._text[self._at : self._at + size]
+            has_rest = self._at + size < len(self._text)
+            is_end = self._is_whole and not has_rest
             try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = _DECODER.raw_decode(window)
             except json.JSONDecodeError as error:
-                near = 0 if self._is_whole else _NEAR_END
+                near = 0 if is_end else _NEAR_END
                 is_cut = error.msg.startswith("Unterminated") or error.pos >= (
-                    len(self._text.rstrip()) - near
+                    len(window.rstrip()) - near
                 )
-                if self._is_whole or not is_cut:
+                if is_end or not is_cut:
                     reason = f"no JSON: {error.msg}"
                     raise Damaged("it is cut off" if is_cut else reason) from None
-                size = len(self._text) - self._at
-                if size > self._max_item:
-                    most = self._max_item >> 20
-                    raise Damaged(f"it has more than {most} million characters") from None
-                # As much again as is read of it: a large item is decoded a few times only.
-                self._read(min(max(_CHUNK, size), self._max_item + 1 - size))
             except RecursionError:
+                self._deep += 1
                 raise Damaged("it is nested too deep") from None
             except ValueError as error:  # a number of more digits than Python takes
                 raise Damaged(f"no JSON: {error}") from None
             else:
-                self._move(end)
-                return value
+                if is_end or end < len(window):  # else it may be a number that goes on
+                    self._move(self._at + end)
+                    return value
+            if not has_rest:
+                length = len(self._text) - self._at
+                if length > self._max_item:
+                    most = self._max_item >> 20
+                    raise Damaged(f"it has more than {most} million characters")
+                # As much again as is read of it: a large item is decoded a few times only.
+                self._read(min(max(_CHUNK, length), self._max_item + 1 - length))
+            size *= 2
 
     def _next_item(self) -> Any:
         """Return the next item behind a damaged one, None where there is none."""
         while True:
             self._at += 1  # no line ends where an item begins
-            while (start := self._start()) >= 0:
+            while self._deep <= _MAX_DEEP and (start := self._start()) >= 0:
                 self._move(start)
                 try:
                     value = self._item()
@@ -378,7 +395,7 @@ class _Items:
                     continue
                 if self._is_item(value) or (not self._is_list and isinstance(value, dict)):
                     return value
-            if self._is_whole:
+            if self._is_whole or self._deep > _MAX_DEEP:
                 return None
             self._move(max(self._at, len(self._text) - _NEAR_END))
             self._read(_CHUNK)
