@@ -132,6 +132,10 @@ HOSTILE: dict[str, tuple[int, Write]] = {
     "mail: subject": (4000, text_file("a.mbox", lambda n: mail("x", subject=WORD * n))),
     "mail: sender": (LONG, text_file("a.mbox", lambda n: mail("x", sender="(" + "a,<" * n))),
     "mail: type": (LONG, text_file("a.mbox", lambda n: mail("x", more=f'Content-Type: a;"{";" * n}\n'))),
+    "mail: charset": (
+        LONG,
+        text_file("a.mbox", lambda n: mail("a" * n, more="Content-Type: text/plain; charset=punycode\n")),
+    ),
     "mail: references": (LONG, text_file("a.mbox", lambda n: mail("x", more=f"References: {'<a>' * n}\n"))),
     "mail: separators": (
         LONG // 60,

@@ -391,6 +391,17 @@ def test_prompts_of_gemini_that_follow_each_other_are_one_conversation(
     assert {it.channel for it in client.conversations.list()} == {"gemini"}
 
 
+def test_a_takeout_that_lost_its_first_entry_begins_no_conversation_again(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    activity = [entry(it, f"Prompted question {it}", f"<p>{it}</p>") for it in (5, 4, 3)]
+    run("import", written(tmp_path / "MyActivity.json", activity))
+    ran = run("import", written(tmp_path / "MyActivity.json", activity[:2]))
+    names = ("conversationsNew", "conversationsKnown", "messagesNew", "messagesKnown")
+    assert (ran.code, [ran.lines[0][it] for it in names]) == (0, [0, 1, 0, 4])
+    assert len(only(client)) == 6
+
+
 def test_my_activity_as_html_comes_as_json_does(run: Run, client: Client, tmp_path: Path) -> None:
     def cell(title: str, time: str, answer: str = "") -> str:
         kind = "content-cell mdl-cell mdl-cell--6-col mdl-typography--body-1"

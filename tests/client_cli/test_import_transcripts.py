@@ -356,7 +356,8 @@ def test_events_that_the_first_format_had_as_types_are_recorded(
         {"type": "compression", "compressedThrough": 1, "summary": "It is."},
         {"type": "abbreviation", "text": "Notes on disks.", "topics": ["disk"]},
         {"type": "meta_update", "model": "opus"},
-        {"type": "close", "title": "Full disk"},
+        {"type": "close", "title": "Full"},
+        {"type": "event", "event": "close", "title": "Full disk"},
     ]
     path = tmp_path / "conv-1.jsonl"
     path.write_text("".join(f"{json.dumps(it)}\n" for it in lines))

@@ -8,8 +8,9 @@ earlier run left (its file changed, or somebody went on with it) is left alone.
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from recollect import (
@@ -163,11 +164,38 @@ class _Sending:
         """Return whether an earlier import brought all messages: as many, and the last one. A run
         over many files that did not change reads no more of each than its last turn.
         """
-        if there.message_count != len(planned):
+        more = there.message_count - len(planned)
+        if more and not (more > 0 and self._plan.loses_beginning):
             return False
-        last = self._calls.load(self._id, max_turns=1).messages[-1:]
-        end = planned[-1].message.metadata["importId"]
+        return self._ends_with(there.id, planned[-1])
+
+    def _ends_with(self, conversation_id: str, message: Placed) -> bool:
+        """Return whether a conversation ends with a message that an earlier import brought."""
+        last = self._calls.load(conversation_id, max_turns=1).messages[-1:]
+        end = message.message.metadata["importId"]
         return [it.metadata.get("importId") for it in last] == [end]
+
+    def _without_beginning(self) -> str:
+        """Return the id of the conversation that ends as the plan does, empty for none."""
+        messages = [
+            it for step in self._plan.steps if isinstance(step, Batch) for it in step.messages
+        ]
+        if not messages or (time := messages[-1].message.timestamp) is None:
+            return ""
+        for it in self._ended_at(time):
+            if self._ends_with(it.id, messages[-1]):
+                return it.id
+        return ""
+
+    def _ended_at(self, time: datetime) -> Iterator[Conversation]:
+        """Return the conversations of the channel that last changed in a millisecond."""
+        begins = time.replace(microsecond=time.microsecond // 1000 * 1000)
+        return self._calls.list(
+            channels=[self._plan.beginning.channel],
+            updated_after=begins,
+            updated_before=begins + timedelta(milliseconds=1),
+            archived=ArchiveFilter.ALL,
+        )
 
     def _is_empty(self) -> bool:
         """Return whether the server took none of the messages, now or earlier."""
@@ -203,15 +231,11 @@ class _Sending:
         """
         beginning = self._plan.beginning
         existing: set[str] = set()
+        if self._plan.loses_beginning and (own := self._without_beginning()):
+            self._id = own
+            return True
         if not self._plan.message_count and (created := beginning.create_time):
-            begins = created.replace(microsecond=created.microsecond // 1000 * 1000)
-            page = self._calls.list(
-                channels=[beginning.channel],
-                updated_after=begins,
-                updated_before=begins + timedelta(milliseconds=1),
-                archived=ArchiveFilter.ALL,
-            )
-            existing = {it.id for it in page}
+            existing = {it.id for it in self._ended_at(created)}
         self._id = self._create_in_any_form(pinned=self._has_free_place())
         return self._id in existing
 

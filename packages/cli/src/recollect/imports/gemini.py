@@ -163,7 +163,10 @@ def _talk(group: list[_Entry], hidden: list[str]) -> Plan | Skip:
         files = tuple(attachment(f"gemini-export:{it}", it) for it in entry.files if it)
         talk.say(Role.USER, entry.id, entry.prompt, entry.time, attachments=files)
         talk.say(Role.ASSISTANT, f"{entry.id}/answer", entry.answer, entry.time)
-    return talk.plan()
+    plan = talk.plan()
+    if isinstance(plan, Plan):
+        plan.loses_beginning = True  # Google deletes entries after some months
+    return plan
 
 
 _STAMP = re.compile(

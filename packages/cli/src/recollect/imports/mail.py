@@ -39,6 +39,8 @@ _ID = re.compile(r"<([^<>\s]+)>")
 _REPLY = re.compile(r"^(?:(?:re|aw|fwd?|wg|sv|antw|rv|tr)\s*:\s*)+", re.IGNORECASE)
 _WORD = re.compile(r"=\?([^?\s]+)\?([bBqQ])\?([^?]*)\?=")
 _WORDS = re.compile(rf"(?:{_WORD.pattern}\s*)+")
+_NO_CHARSETS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape"}
+"""Encodings of Python that no mail has. Some take time with the square of a text."""
 _WIDER = {
     "ascii": "utf-8",
     "iso8859-1": "cp1252",
@@ -234,6 +236,8 @@ def _charset(name: str) -> str:
         own = codecs.lookup(name).name
         b"".decode(own)
     except (LookupError, ValueError):  # none, or one of bytes and of no text
+        return ""
+    if own in _NO_CHARSETS:
         return ""
     return _WIDER.get(own, own)
 

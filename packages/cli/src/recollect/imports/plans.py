@@ -85,6 +85,10 @@ class Plan:
     """True if a newer file may hold more messages behind those of an earlier import. Each has an
     `importId` in its metadata.
     """
+    loses_beginning: bool = False
+    """True if a newer file may lack the first messages of an earlier import, and name the
+    conversation by another one. Its last message tells which it is.
+    """
     branches: int = 0
     """Messages of other branches, which stay out."""
     hidden: int = 0

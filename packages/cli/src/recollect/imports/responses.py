@@ -63,7 +63,9 @@ def say(
         talk.hide(text)
 
 
-def content_of(talk: Talk, blocks: list[dict[str, Any]], own: str) -> tuple[str, list[Attachment]]:
+def content_of(
+    talk: Talk, blocks: list[dict[str, Any]], own: str, separator: str = "\n\n"
+) -> tuple[str, list[Attachment]]:
     """Return the text of a message's blocks, and the files in them, and name what is neither."""
     texts, files = list[str](), list[Attachment]()
     for block in blocks:
@@ -80,7 +82,7 @@ def content_of(talk: Talk, blocks: list[dict[str, Any]], own: str) -> tuple[str,
         elif not text and kind not in {"text", "input_text", "output_text", "summary_text"}:
             talk.note(f"a part of the type {kind!r:.40} is not read", own)
         texts.append(text)
-    return "\n\n".join(filter(None, texts)), files
+    return separator.join(filter(None, texts)), files
 
 
 def text_of_value(value: Any) -> str:
@@ -97,7 +99,7 @@ def _answer(talk: Talk, value: Any, own: str, time: Any, call_id: str) -> None:
         value = value.get("output", value.get("content", value))
     files = list[Attachment]()
     if isinstance(value, list) and any(isinstance(it, dict) and "type" in it for it in value):
-        text, files = content_of(talk, objects({"output": value}, "output"), own)
+        text, files = content_of(talk, objects({"output": value}, "output"), own, "\n")
     else:
         text = text_of_value(value)
     talk.result(own, "", text, time, call_id=call_id, files=[it.uri for it in files])

@@ -104,7 +104,8 @@ def _lines(reading: Reading) -> Iterator[_Line]:
 
 def _as_event(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a line. In the first format some events were types of their own."""
-    if (kind := fields.get("type")) not in _EVENTS_AS_TYPES:
+    kind = fields.get("event" if fields.get("type") == "event" else "type")
+    if kind not in _EVENTS_AS_TYPES:
         return fields
     # Nothing is ever closed, but such a line may name the conversation.
     return fields | {"type": "event", "event": "meta_update" if kind == "close" else kind}
