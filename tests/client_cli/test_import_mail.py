@@ -47,6 +47,24 @@ def test_a_line_of_a_text_that_begins_with_from_begins_no_mail(
     assert (code, sorted(texts)) == (0, sorted([body, "another"]))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "From - Tue Jan 02 10:01:00 2024",
+        "From alex at example.org  Tue Jan  2 10:01:00 2024",
+        "From 1799@xxx Tue Jan 02 10:01:00 +0000 2024",
+        "From ???@??? 2024-01-02 10:01:00",
+    ],
+)
+def test_lines_before_mails_of_several_programs_are_known(
+    run: Run, client: Client, tmp_path: Path, line: str
+) -> None:
+    box = "".join(mail(it, ALEX, f"text {it}") for it in (1, 2)).splitlines()
+    lines = [line if it.startswith("From ") else it for it in box]
+    code, texts = came(run, client, tmp_path / "a.mbox", "\n".join(lines))
+    assert (code, sorted(texts)) == (0, ["text 1", "text 2"])
+
+
 def test_a_mailbox_that_a_library_wrote_comes_as_it_was_sent(
     run: Run, client: Client, tmp_path: Path
 ) -> None:

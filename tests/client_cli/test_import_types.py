@@ -156,6 +156,35 @@ MESSAGES: list[dict[str, Any]] = [
     },
     {"id": "s", "conversations": [{"from": "human", "value": "Hi you"}, {"from": "gpt", "value": "Yes"}]},
 ]  # fmt: skip
+OUTPUT: list[dict[str, Any]] = [
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Look it up"}]},
+    {"type": "function_call", "call_id": "c", "name": "look", "arguments": "at nine"},
+    {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "a b"}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "At ten"}]},
+]  # fmt: skip
+ITEMS: list[dict[str, Any]] = [
+    {"instructions": "Be brief", "input": "At nine or ten?", "output": OUTPUT},
+    {
+        "conversations": [
+            {"from": "human", "value": "Hi you"},
+            {"from": "function_call", "value": '{"name": "look", "arguments": {"at": "a b"}}'},
+            {"from": "observation", "value": "It is set"},
+        ]
+    },
+]
+ANSWER = {"id": "2", "parentId": "1", "role": "assistant", "content": "", "output": OUTPUT}
+QUESTION = {"id": "1", "parentId": None, "role": "user", "content": "At nine or ten?"}
+WEBUI_OUTPUT = {
+    "id": "w",
+    "chat": {"history": {"currentId": "2", "messages": {"1": QUESTION, "2": ANSWER}}},
+}
+EMBEDS: dict[str, Any] = {
+    "embeds": [
+        {"title": "A b", "fields": [{"name": "c d", "value": "e f"}], "footer": {"text": "g h"}}
+    ],
+    "forwardedMessage": {"content": "Hi you", "attachments": [{"url": "https://x.org/b"}]},
+}
+FORWARDED = {"forwarded_from": "Kim Roe"}
 SAMPLES: list[tuple[Format, list[Any]]] = [
     (chatgpt.FORMAT, [RICH]),
     (claude.FORMAT, [CLAUDE]),
@@ -174,6 +203,13 @@ SAMPLES: list[tuple[Format, list[Any]]] = [
     (signal_chats.BACKUP, SIGNAL),
     (signal_chats.FOLDER, [SIGNAL_LINE]),
     (chat_messages.FORMAT, MESSAGES),
+    (chat_messages.FORMAT, ITEMS),
+    (open_webui.FORMAT, [WEBUI_OUTPUT]),
+    (
+        discord.FORMAT,
+        [DISCORD | {"messages": [DISCORD["messages"][0] | {"author": {"name": OWNER}} | EMBEDS]}],
+    ),
+    (telegram.FORMAT, [TELEGRAM | {"messages": [TELEGRAM["messages"][0] | FORWARDED]}]),
     (transcripts.FORMAT, TRANSCRIPT),
     (recall_sets.FORMAT, RECALL_SET),
 ]

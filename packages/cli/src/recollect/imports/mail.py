@@ -30,8 +30,8 @@ _MAX_HEADER = 8192
 """Characters that are read of a header's value: the time that some take grows with their square."""
 _MAX_SEPARATOR = 256
 _SEPARATOR = re.compile(
-    rb"From .*?(?P<date>(?:[A-Z][a-z]{2},? +)?(?:[A-Z][a-z]{2} +\d{1,2}|\d{1,2} [A-Z][a-z]{2})\b"
-    rb".*\d\d:\d\d.*)"
+    rb"From .*?(?P<date>(?:[A-Z][a-z]{2},? +)?"
+    rb"(?:[A-Z][a-z]{2} +\d{1,2}|\d{1,2} [A-Z][a-z]{2}|\d{4}-\d\d-\d\d)\b.*\d\d:\d\d.*)"
 )
 _FIELD = re.compile(rb"[!-9;-~]+:|>From ")
 _QUOTED = re.compile(rb">+From ")

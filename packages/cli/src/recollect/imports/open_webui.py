@@ -104,7 +104,7 @@ def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
 def _is_full(item: dict[str, Any]) -> bool:
     """Return whether an item of an answer's output holds something."""
     blocks = blocks_of(item, "content") if item.get("type") == "message" else [item]
-    return any(it.get("text") or it.get("type") not in _TEXTS for it in blocks)
+    return any(it.get("text") or text_of(it, "type") not in _TEXTS for it in blocks)
 
 
 def _details(text: str) -> Iterator[tuple[int, int, dict[str, str], str]]:

@@ -110,7 +110,8 @@ def _add(chat: Chat, item: dict[str, Any], author: _Person) -> None:
         body = text_of(_inner(it, "standardMessage", "text"), "body")
         chat.talk.set_aside(partial(_say, text=body, own=own, time=it.get("dateSent")))
     if not _NOT_SAID.isdisjoint(item):
-        chat.talk.hidden += 1  # somebody joined, called, paid or took a message back
+        # somebody joined, called, paid or took a message back
+        chat.talk.hide(text_of(_inner(item, "paymentNotification"), "note"))
         return
     standard = _inner(item, "standardMessage")
     reply = _inner(item, "directStoryReplyMessage")

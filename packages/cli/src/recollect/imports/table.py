@@ -33,7 +33,7 @@ from recollect.imports import (
 )
 from recollect.imports.forms import Format, Options
 from recollect.imports.plans import Plan, Repeated, Skip, note, skips_of
-from recollect.imports.reading import DAMAGE, Reading, Source
+from recollect.imports.reading import DAMAGE, Source
 from recollect.imports.transcript import Damaged
 from recollect.imports.values import apart, passed_over
 
@@ -104,6 +104,8 @@ class Input:
         try:
             with self.source.open(options.advance) as reading:
                 for it in self.format.read(reading, options):
+                    if not isinstance(it, Plan | Skip):
+                        raise TypeError(f"{it!r:.50} is neither a Plan nor a Skip")
                     if isinstance(it, Plan):
                         for what, (count, first, lost) in it.common.items():
                             place = it.where.removeprefix(name).replace(":", "line ", 1).strip()
@@ -122,6 +124,9 @@ class Input:
             if error.errno is not None:
                 raise
             yield Skip(f"the rest of {name}", f"the archive is damaged: {error}")  # of bzip2
+        except Exception as error:  # noqa: BLE001 - a reader that fails stops no other
+            reason = f"the format {self.format.name} failed: {_reason(error)}"
+            yield Skip(f"the rest of {name}", reason)
         yield from skips_of(common, name)
 
 
@@ -147,23 +152,9 @@ def added() -> tuple[tuple[Format, ...], tuple[str, ...]]:
 
 
 def _guarded(own: Format) -> Format:
-    """Return a format of which a failure is named and stops no other: it may be anybody's code."""
-
-    def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
-        try:
-            for it in own.read(reading, options):
-                if not isinstance(it, Plan | Skip):
-                    raise TypeError(f"{it!r:.50} is neither a Plan nor a Skip")
-                yield it
-        except (OSError, *DAMAGE):
-            raise
-        except Exception as error:  # noqa: BLE001 - code of others
-            reason = f"the format {own.name} failed: {_reason(error)}"
-            yield Skip(f"the rest of {reading.name}", reason)
-
+    """Return a format that recognises nothing where it fails: it may be anybody's code."""
     return replace(
         own,
-        read=read,
         is_item=own.is_item and _without_failures(own.is_item, False),
         is_head=own.is_head and _without_failures(own.is_head, False),
         refusal=own.refusal and _without_failures(own.refusal, ""),
