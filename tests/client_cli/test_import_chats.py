@@ -2,6 +2,7 @@
 no message.
 """
 
+import os
 import time
 import zipfile
 from collections.abc import Iterator
@@ -145,6 +146,8 @@ def test_people_of_slack_have_their_names_on_days_when_they_are_silent(
         with zipfile.ZipFile(path, "w") as archive:
             for it in (tmp_path / "exp").rglob("*.json"):
                 archive.write(it, it.relative_to(tmp_path / "exp"))
+    else:
+        path = Path(os.path.relpath(tmp_path / "exp" / "general" / "2024-01-02.json"))
     ran = run("import", path, "--owner", "Ale")
     assert (ran.code, ran.lines[0]["messagesNew"]) == (6, 0)
     assert "'Ale' is none of its people" in ran.err

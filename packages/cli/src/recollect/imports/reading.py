@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from recollect.imports.plans import Skip
@@ -131,10 +131,11 @@ class Source:
         """Return a file by its name from the folder of this one, None where there is none."""
         if not isinstance(self.path, Path):
             return None
-        folder: PurePath = PurePosixPath(self.member).parent if self.member else self.path.parent
+        is_inside = bool(self.member)
+        folder = PurePosixPath(self.member).parent if is_inside else self.path.resolve().parent
         for part in name.split("/"):
             folder = folder.parent if part == ".." else folder / part
-        it = Source(self.path, str(folder)) if self.member else Source(Path(folder))
+        it = Source(self.path, str(folder)) if is_inside else Source(Path(folder))
         try:
             return it if it.size else None
         except OSError:
