@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from email import message_from_bytes
 from email.message import Message as Mail
 from email.quoprimime import header_decode
-from email.utils import getaddresses, parseaddr
+from email.utils import getaddresses
 from typing import Any
 
 from recollect.imports.forms import Format, Options
@@ -180,13 +180,14 @@ def _with_short_headers(mail: Mail) -> Mail:
 
 def _fields(mail: Mail) -> dict[str, Any]:
     """Return what is kept of a mail."""
-    name, address = parseaddr(_raw(mail, "From"))
+    sender = _raw(mail, "From")
+    name, address = read_mailbox(sender)  # before its words are decoded: one may hold an address
     texts: list[str] = []
     files: list[str] = []
     notes: list[str] = []
     _read_part(mail, texts, files, notes)
     return {
-        "sender": _decoded(name),
+        "sender": _decoded(name if address else sender),
         "address": address,
         "subject": _decoded(_raw(mail, "Subject")),
         "time": _raw(mail, "Date"),
