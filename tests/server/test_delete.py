@@ -149,6 +149,31 @@ def test_much_text_between_other_text_leaves_nothing_behind(
     assert service.search("plain", limit=100).total_matches == len(stays)
 
 
+def test_pages_keep_no_copy_of_a_row_that_moved_before_it_was_deleted(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    """SQLite leaves copies of the rows that it distributes to other pages in the gaps of pages."""
+    rng = random.Random(11)  # noqa: S311 - a test's numbers
+    secrets: dict[str, list[str]] = {}
+    for _ in range(200):
+        own = ["".join(rng.choices("bcdfghjklmnpqrstvwxz", k=12)) for _ in range(4)]
+        name = service.conversation_of(f"{own[0]} asks", participants=[own[1]])
+        secrets[name] = own
+    for name in rng.sample([*secrets], 200):  # rows that grow move
+        service.abbreviate(name, f"{secrets[name][2]} {'notes ' * 40}", [secrets[name][3]])
+        service.rename(name, f"{secrets[name][2]} {'title ' * 10}")
+    goes = [*secrets][::5]
+    for name in goes:
+        service.delete(name)
+    left = [word for name in goes for word in secrets[name]]
+    assert files_with(server.data_dir, *left) == []
+    service.append(next(iter(secrets.keys() - {*goes})), user("later"))
+    server.stop()
+    assert files_with(server.data_dir, *left) == []
+    pages = connect(start_server()).pages(page_size=100)
+    assert {it.id for page in pages for it in page} == secrets.keys() - {*goes}
+
+
 def test_deleting_twice_finds_nothing_and_with_the_same_request_the_receipt(
     service: Service,
 ) -> None:

@@ -159,11 +159,9 @@ def open_writer(path: Path) -> apsw.Connection:
         # NORMAL loses no consistency, only the last transactions of a power failure, and those the
         # transcripts bring back.
         connection.pragma("synchronous", "NORMAL")
-        # Freed pages are overwritten with zeros: what was deleted is gone.
+        # Rows and pages that are freed are overwritten with zeros; `Gaps` has the copies of rows.
         connection.pragma("secure_delete", True)
         connection.pragma("cache_size", -16384)
-        # pages: a page that changes often is written back less often
-        connection.wal_autocheckpoint(4000)
     except BaseException:
         connection.close(force=True)
         raise

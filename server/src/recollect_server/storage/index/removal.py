@@ -41,6 +41,7 @@ from recollect_server.domain.ids import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.gaps import Wiped
 from recollect_server.storage.index import activity_tables, updates
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import Lengths
@@ -423,17 +424,21 @@ class Removal(WordRemoval):
         return int(connection.execute(query, (number,)).get or 0)
 
     def empty_log(self) -> bool:
-        """Truncate the write-ahead log, which may hold deleted text. Return False if a reader was
-        in the way.
+        """Truncate the write-ahead log and wipe the gaps of pages, which may hold deleted text.
+        Return False if a reader was in the way.
 
-        It waits for readers in short tries, because other writes wait meanwhile.
+        It waits for readers in short tries, and wipes in parts: other writes wait meanwhile.
         """
+        writer = self._database.writer
 
-        def job(connection: apsw.Connection, _: int) -> bool:
+        def job(connection: apsw.Connection, _: int) -> Wiped:
             with patience(connection, _LOG_PATIENCE):
-                return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+                return writer.gaps.wipe()
 
-        return any(self._database.writer.write(job, alone=True) for _ in range(_LOG_TRIES))
+        tries = _LOG_TRIES
+        while tries and (wiped := writer.write(job, alone=True)) is not Wiped.ALL:
+            tries -= wiped is Wiped.NONE
+        return tries > 0
 
     # Words that are left out ----------------------------------------------------------------------
 

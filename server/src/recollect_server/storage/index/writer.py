@@ -22,6 +22,7 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.storage.database import DAMAGE, FAILURES
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.gaps import Gaps
 from recollect_server.storage.index import updates as update_log
 from recollect_server.storage.index.file import (
     DAMAGED,
@@ -113,6 +114,8 @@ class Writer:
         self._refused_cursors: list[tuple[int, int]] = []  # pairs as `updates.skip` takes them
         self._writer = open_writer(path)
         try:
+            self.gaps = Gaps(self._writer)
+            """Gaps of the file's pages. Used in the writer's thread."""
             migrate(self._writer)
             self._inode = path.stat().st_ino
             self._cursor = update_log.last(self._writer)
@@ -289,6 +292,7 @@ class Writer:
                     self.damage = "its file is not as this server closed it"
                     raise apsw.CantOpenError(self.damage)
                 self._writer = open_writer(self.path)
+                self.gaps = Gaps(self._writer)
                 break_seal(self.path.parent)  # only now: a file that cannot be opened stays sealed
             except OSError as error:
                 self._writer.close()

@@ -104,7 +104,7 @@ def _prepare(connection: apsw.Connection, path: Path, extension: str) -> None:
     connection.set_busy_timeout(5000)
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "NORMAL")
-    # Freed pages are overwritten with zeros: what was deleted is gone.
+    # Rows and pages that are freed are overwritten with zeros; `Gaps` has the copies of rows.
     connection.pragma("secure_delete", True)
     version = connection.pragma("user_version")
     if version == 0:

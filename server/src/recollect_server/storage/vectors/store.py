@@ -33,6 +33,7 @@ from recollect_server.domain.ids import (
     number_of,
     sequence_of,
 )
+from recollect_server.storage.gaps import Gaps, Wiped
 from recollect_server.storage.vectors.file import (
     NAME,
     VectorsUnavailable,
@@ -161,6 +162,7 @@ class VectorStore:
         self.statements_version = 0
         """Another number whenever other statements may stand here."""
         self._connection = connect(self.path)
+        self._gaps = Gaps(self._connection)
         self._texts = Texts(self._connection)
         # Codes are read by searches, which do not wait for what is being written.
         self._reading = threading.Lock()  # guards the reader
@@ -621,8 +623,7 @@ class VectorStore:
             connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
             models = [row[0] for row in connection.execute("SELECT model FROM models")]
         removed = sum(len(self.remove_places(model, conversation_id, lines)) for model in models)
-        with self._using(alone=True) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._wipe_gaps()
         return removed
 
     def remove(self, conversation_id: str) -> int:
@@ -663,9 +664,17 @@ class VectorStore:
                     connection.execute("DELETE FROM progress WHERE key = ?", (key,))
                     connection.execute("DELETE FROM conversations WHERE key = ?", (key,))
                     break
-        with self._using(alone=True) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._wipe_gaps()
         return removed
+
+    def _wipe_gaps(self) -> None:
+        """Empty the write-ahead log, and wipe the copies of rows that pages keep, in parts. Who is
+        in the way of that leaves it to the next removal.
+        """
+        wiped = Wiped.PART
+        while wiped is Wiped.PART:
+            with self._using(alone=True):
+                wiped = self._gaps.wipe()
 
     @contextmanager
     def _using(self, *, alone: bool = False) -> Iterator[apsw.Connection]:
