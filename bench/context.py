@@ -20,12 +20,11 @@ import grpc
 import structlog
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-from recollect_server.domain.context import Budget
+from recollect_server.domain.context import USUAL_BUDGET, Budget
 from recollect_server.domain.live import Holder
 from recollect_server.domain.time import system_clock
-from recollect_server.services.context.inquiry import ContextTask, Weighing
+from recollect_server.services.context.inquiry import ContextTask, RecallDial, Weighing
 from recollect_server.services.context.own_tiers import Choosing, OwnTiers, room_of_warm
-from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import words_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
@@ -140,22 +139,22 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     recovered = recover(logs, system_clock, no_progress)
     space = Space(logs, recovered.index, system_clock)
     tiers = Tiers(space, Holder(0))
-    choosing = Holder(Choosing(Recalling(), 300))
+    choosing = Holder(Choosing(RecallDial.ALL, 300))
     own = OwnTiers(space, choosing, tiers.left_memory, 8 << 20)
-    budget = Budget().settled()
+    budget = Budget().settled(USUAL_BUDGET)
     figures = []
     for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):
         hot_times, warm_times = [], []
         for number in range(calls):
             began = time.perf_counter()
             words = words_of(questions[number % len(questions)])
-            weighing = Weighing(words, system_clock(), {})
+            weighing = Weighing(words, system_clock())
             task = ContextTask(conversation, "", "", weighing)
             newest = own.newest(conversation, {})
             hot = own.hot(task, newest, budget)
             middle = time.perf_counter()
             room = room_of_warm(budget, hot)
-            own.earlier(task, newest, hot, room, []).packed(room)
+            own.earlier(task, newest, hot, room).packed(room)
             ended = time.perf_counter()
             if newest.in_memory:
                 hot_times.append(middle - began)

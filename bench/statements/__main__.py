@@ -4,8 +4,8 @@ The sentences beside this file were written for it, in nine languages, with hard
 questions, pasted text, fiction, what is said of others. A softmax regression over the directions of
 a sentence's word pieces, which the server keeps anyway, learns ten classes from them, and writes
 the weights of both models to `models/`: those of the English model from English alone. The
-sentences of `held.jsonl` were written by somebody else: printed is how well these are told, for
-each language, at some thresholds.
+sentences of `held.jsonl` were written by somebody else: printed is how well these are classified,
+for each language, at some thresholds.
 """
 
 import json
@@ -47,8 +47,8 @@ def features(profile: Profile, texts: Sequence[str], *, as_questions: bool = Fal
     assert codes is not None
     vectors: list[Vectors] = []
     if as_questions:
-        asked = ((text, embedder.ask(text).words) for text in texts)
-        return np.array([features_of(text, codes.values_of(it)) for text, it in asked if it])
+        questions = ((text, embedder.ask(text).words) for text in texts)
+        return np.array([features_of(text, codes.values_of(it)) for text, it in questions if it])
     for start in range(0, len(texts), _AT_ONCE):
         part = texts[start : start + _AT_ONCE]
         embedded = embedder.embed_pieces([embedder.cut(text)[0] for text in part])
@@ -75,7 +75,7 @@ def in_messages(
             order[::-1], np.arange(3, len(order), 3)
         )
     vectors: list[Vectors] = []
-    found: list[int] = []
+    labels: list[int] = []
     for start in range(0, len(groups), _AT_ONCE):
         part = groups[start : start + _AT_ONCE]
         texts = [" ".join(rows[at]["text"] for at in group) for group in part]
@@ -84,19 +84,19 @@ def in_messages(
             spans = embedder.sentences(text, 0, it.codes.tobytes())
             if [text[one.start : one.end] for one in spans] == [rows[at]["text"] for at in group]:
                 vectors += [one.features for one in spans]
-                found += [int(classes[at]) for at in group]
-    return np.array(vectors, np.float32), np.array(found)
+                labels += [int(classes[at]) for at in group]
+    return np.array(vectors, np.float32), np.array(labels)
 
 
 def fitted(vectors: Vectors, classes: NDArray[np.int64], penalty: float) -> Vectors:
     """Return the weights of a softmax regression, the constant last: [features + 1, classes]."""
     mean, deviation = vectors.mean(axis=0), vectors.std(axis=0) + 1e-6
     inputs = np.c_[(vectors - mean) / deviation, np.ones(len(vectors))]
-    wanted = np.eye(classes.max() + 1)[classes]
+    targets = np.eye(classes.max() + 1)[classes]
     weights = np.zeros((inputs.shape[1], classes.max() + 1))
     first, second = np.zeros_like(weights), np.zeros_like(weights)
     for step in range(1, _STEPS + 1):
-        slope = inputs.T @ (_softmax(inputs @ weights) - wanted)
+        slope = inputs.T @ (_softmax(inputs @ weights) - targets)
         slope[:-1] += penalty * weights[:-1]
         slope /= len(inputs)
         first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope * slope
@@ -106,7 +106,7 @@ def fitted(vectors: Vectors, classes: NDArray[np.int64], penalty: float) -> Vect
     return np.asarray(np.r_[scaled, weights[-1:] - mean @ scaled], np.float32)
 
 
-def told(weights: Vectors, vectors: Vectors) -> Vectors:
+def probabilities(weights: Vectors, vectors: Vectors) -> Vectors:
     """Return the probability of each class for each sentence."""
     return _softmax(vectors @ weights[:-1] + weights[-1])
 
@@ -135,12 +135,12 @@ def _report(rows: list[dict[str, str]], chances: Vectors) -> None:
 
 
 def _report_talk(vectors: Vectors, is_talk: NDArray[np.int64]) -> None:
-    """Print how well small talk is told that was not learned: each fifth by the others."""
+    """Print how well small talk that was not learned is recognised: each fifth by the others."""
     chances = np.zeros(len(vectors))
     fifth = np.random.default_rng(0).permutation(len(vectors)) % 5
     for part in range(5):
         weights = fitted(vectors[fifth != part], is_talk[fifth != part], _TALK_PENALTY)
-        chances[fifth == part] = told(weights, vectors[fifth == part])[:, 1]
+        chances[fifth == part] = probabilities(weights, vectors[fifth == part])[:, 1]
     named = chances >= LEAST_TALK
     right = (named & (is_talk == 1)).sum()
     print(f"  small talk: precision {right / named.sum():.2f}, recall {right / is_talk.sum():.2f}")
@@ -152,7 +152,7 @@ def _area(sure: Vectors, is_one: NDArray[np.bool_], within: NDArray[np.bool_]) -
 
 
 def main() -> None:
-    """Learn the weights of both models, and print what they tell of held sentences."""
+    """Learn the weights of both models, and print how they classify held sentences."""
     languages = sorted(it.stem for it in HERE.glob("??.jsonl"))
     every = sentences([*languages, "tasks"])
     for profile, read, penalty in ((MINILM, ["en"], 10.0), (E5, languages, 30.0)):
@@ -167,7 +167,7 @@ def main() -> None:
         around, of_around = in_messages(profile, rows, classes)
         weights = fitted(np.r_[of_rows, around], np.r_[classes, of_around], penalty)
         print(f"{profile.name}: {len(rows)} sentences, {len(held)} held")
-        _report(held, told(weights, of_held))
+        _report(held, probabilities(weights, of_held))
         is_talk = np.array([row["label"] == "talk" for row in talk], np.int64)
         _report_talk(of_talk, is_talk)
         np.savez(

@@ -2,6 +2,7 @@
 by the real models, through the running server.
 """
 
+import functools
 from xml.etree import ElementTree
 
 import orjson
@@ -89,20 +90,20 @@ def test_what_a_user_says_of_themself_is_in_every_context(
 def test_instructions_come_first_and_the_newest_of_a_kind_before_older_ones(
     service: Service, server: RunningServer, clock: MovableClock
 ) -> None:
-    said = (
+    words = (
         "My sister Wanda lives in Gdynia.",
         "I work as a bus driver.",
         "I now work as a locksmith.",
         "Never use emojis when you answer me.",
     )
-    for text in said:
+    for text in words:
         service.conversation_of(text)
         clock.move(1000)
-    know(service, server, *said)
+    know(service, server, *words)
     answer = built(service, "", "Hello there, what's up with owls?", format=RECALL)
-    assert answer.profile[0].text == said[3]
+    assert answer.profile[0].text == words[3]
     assert answer.profile[0].kind == INSTRUCTION
-    places = [answer.rendered.index(it) for it in (said[3], said[2], said[1])]
+    places = [answer.rendered.index(it) for it in (words[3], words[2], words[1])]
     assert places == sorted(places)
     marked = built(service, "", "What do owls eat?", format=XML, marks=True).rendered
     first = answer.profile[0]
@@ -151,16 +152,17 @@ def test_what_is_redacted_deleted_or_in_a_fork_leaves_the_profile_and_stands_onc
 def test_a_small_budget_has_instructions_first_and_says_what_was_left_out(
     service: Service, server: RunningServer
 ) -> None:
-    told = "Always answer me in short bullet points."
-    said = [told, *(f"My friend number {number} is called Tom{number}." for number in range(9))]
-    for text in said:
+    instruction = "Always answer me in short bullet points."
+    friends = (f"My friend number {number} is called Tom{number}." for number in range(9))
+    statements = [instruction, *friends]
+    for text in statements:
         service.conversation_of(text)
-    know(service, server, told)
-    until(lambda: len(texts(service)) == len(said))
+    know(service, server, instruction)
+    until(lambda: len(texts(service)) == len(statements))
     answer = built(service, "", "What is a fjord?", profile=40, format=XML)
-    assert answer.profile[0].text == told
-    assert len(answer.profile) + answer.profile_left_out == len(said)
-    assert 0 < len(answer.profile) < len(said)
+    assert answer.profile[0].text == instruction
+    assert len(answer.profile) + answer.profile_left_out == len(statements)
+    assert 0 < len(answer.profile) < len(statements)
     none = built(service, "", "What is a fjord?", profile=0, format=XML)
     assert (list(none.profile), none.profile_left_out) == ([], 0)
     assert "<profile>" not in none.rendered
@@ -177,6 +179,11 @@ def test_the_profile_is_found_again_by_a_new_index_and_new_vectors(
             path.unlink()
     again = start_server(embedder="onnx")
     know(connect(again), again, "I'm a vegetarian and I hate cilantro.")
+    assert texts(connect(again)) == ["I'm a vegetarian and I hate cilantro."]
+
+
+def is_silent(service: Service, conversation_id: str, message: str) -> bool:
+    return not built(service, conversation_id, message).cold
 
 
 def test_small_talk_recalls_nothing_and_a_question_does(
@@ -186,7 +193,8 @@ def test_small_talk_recalls_nothing_and_a_question_does(
     until_embedded(service, server)
     here = service.create().id
     for message in ("Great, let's do that.", "Can you make it shorter?", "Ok, sounds good."):
-        until(lambda message=message: not built(service, here, message).cold)
+        until(functools.partial(is_silent, service, here, message))
+        assert is_silent(service, here, message)
     openai = context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES
     answer = built(service, here, "Where is the spare key?", format=openai)
     assert "behind the boiler" in orjson.loads(answer.rendered)[0]["content"]

@@ -161,7 +161,7 @@ func (ContextFormat) EnumDescriptor() ([]byte, []int) {
 	return file_recollect_v1_context_proto_rawDescGZIP(), []int{1}
 }
 
-// How much of what was said elsewhere a context has.
+// Amount of what was said elsewhere that a context has.
 type RecallDial int32
 
 const (
@@ -219,19 +219,19 @@ func (RecallDial) EnumDescriptor() ([]byte, []int) {
 	return file_recollect_v1_context_proto_rawDescGZIP(), []int{2}
 }
 
-// What a statement of a user is of.
+// Subject of a statement of a user.
 type StatementKind int32
 
 const (
 	// Unset. Never answered.
 	StatementKind_STATEMENT_KIND_UNSPECIFIED StatementKind = 0
-	// How the assistant is to answer or to act from then on.
+	// An instruction: how the assistant is to answer or to act from then on.
 	StatementKind_STATEMENT_KIND_INSTRUCTION StatementKind = 1
 	// Name, age, origin, languages and the like.
 	StatementKind_STATEMENT_KIND_IDENTITY StatementKind = 2
 	// Family, friends, colleagues and animals.
 	StatementKind_STATEMENT_KIND_PEOPLE StatementKind = 3
-	// Where and how the user lives.
+	// The place and the way in which the user lives.
 	StatementKind_STATEMENT_KIND_HOME StatementKind = 4
 	// Work, studies and the tools of these.
 	StatementKind_STATEMENT_KIND_WORK StatementKind = 5
@@ -239,9 +239,9 @@ const (
 	StatementKind_STATEMENT_KIND_HEALTH StatementKind = 6
 	// Likes and dislikes.
 	StatementKind_STATEMENT_KIND_PREFERENCE StatementKind = 7
-	// What the user owns or uses.
+	// Things that the user owns or uses.
 	StatementKind_STATEMENT_KIND_POSSESSION StatementKind = 8
-	// What the user intends, and events in the user's life.
+	// Intentions of the user, and events in the user's life.
 	StatementKind_STATEMENT_KIND_PLAN StatementKind = 9
 )
 
@@ -309,7 +309,7 @@ type ProfileStatement struct {
 
 	// The sentence, on one line.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// What it is of.
+	// Its subject.
 	Kind StatementKind `protobuf:"varint,2,opt,name=kind,proto3,enum=recollect.v1.StatementKind" json:"kind,omitempty"`
 	// The conversation it is from.
 	ConversationId string `protobuf:"bytes,3,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
@@ -317,7 +317,7 @@ type ProfileStatement struct {
 	Sequence int64 `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The time at which it was said.
 	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
-	// Who said it, where the message names a sender.
+	// The sender of its message, where that names one.
 	Sender string `protobuf:"bytes,6,opt,name=sender,proto3" json:"sender,omitempty"`
 	// Probability, from 0 to 1, that it is such a statement.
 	Score float64 `protobuf:"fixed64,7,opt,name=score,proto3" json:"score,omitempty"`

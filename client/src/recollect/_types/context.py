@@ -73,7 +73,7 @@ class ContextFormat(StrEnum):
 
 
 class RecallDial(StrEnum):
-    """How much of what was said elsewhere a context has."""
+    """Amount of what was said elsewhere that a context has."""
 
     ALL = "all"
     """Everything, where the budget holds it; else what ranks first, until the budget is used.
@@ -86,16 +86,16 @@ class RecallDial(StrEnum):
 
 
 class StatementKind(StrEnum):
-    """What a statement of a user is of."""
+    """Subject of a statement of a user."""
 
     INSTRUCTION = "instruction"
-    """How the assistant is to answer or to act from then on."""
+    """An instruction: how the assistant is to answer or to act from then on."""
     IDENTITY = "identity"
     """Name, age, origin, languages and the like."""
     PEOPLE = "people"
     """Family, friends, colleagues and animals."""
     HOME = "home"
-    """Where and how the user lives."""
+    """The place and the way in which the user lives."""
     WORK = "work"
     """Work, studies and the tools of these."""
     HEALTH = "health"
@@ -103,9 +103,9 @@ class StatementKind(StrEnum):
     PREFERENCE = "preference"
     """Likes and dislikes."""
     POSSESSION = "possession"
-    """What the user owns or uses."""
+    """Things that the user owns or uses."""
     PLAN = "plan"
-    """What the user intends, and events in the user's life."""
+    """Intentions of the user, and events in the user's life."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class ProfileStatement:
     text: str = ""
     """The sentence, on one line."""
     kind: StatementKind
-    """What it is of."""
+    """Its subject."""
     conversation_id: str = ""
     """The conversation it is from."""
     sequence: int = 0
@@ -125,7 +125,7 @@ class ProfileStatement:
     time: datetime
     """The time at which it was said."""
     sender: str = ""
-    """Who said it, where the message names a sender."""
+    """The sender of its message, where that names one."""
     score: float = 0.0
     """Probability, from 0 to 1, that it is such a statement."""
 

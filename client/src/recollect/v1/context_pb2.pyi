@@ -153,7 +153,7 @@ class _RecallDialEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RecallDial
     """Nothing."""
 
 class RecallDial(_RecallDial, metaclass=_RecallDialEnumTypeWrapper):
-    """How much of what was said elsewhere a context has."""
+    """Amount of what was said elsewhere that a context has."""
 
 RECALL_DIAL_UNSPECIFIED: RecallDial.ValueType  # 0
 """Unset: the setting `recall`, which is all."""
@@ -176,13 +176,13 @@ class _StatementKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Stateme
     STATEMENT_KIND_UNSPECIFIED: _StatementKind.ValueType  # 0
     """Unset. Never answered."""
     STATEMENT_KIND_INSTRUCTION: _StatementKind.ValueType  # 1
-    """How the assistant is to answer or to act from then on."""
+    """An instruction: how the assistant is to answer or to act from then on."""
     STATEMENT_KIND_IDENTITY: _StatementKind.ValueType  # 2
     """Name, age, origin, languages and the like."""
     STATEMENT_KIND_PEOPLE: _StatementKind.ValueType  # 3
     """Family, friends, colleagues and animals."""
     STATEMENT_KIND_HOME: _StatementKind.ValueType  # 4
-    """Where and how the user lives."""
+    """The place and the way in which the user lives."""
     STATEMENT_KIND_WORK: _StatementKind.ValueType  # 5
     """Work, studies and the tools of these."""
     STATEMENT_KIND_HEALTH: _StatementKind.ValueType  # 6
@@ -190,23 +190,23 @@ class _StatementKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Stateme
     STATEMENT_KIND_PREFERENCE: _StatementKind.ValueType  # 7
     """Likes and dislikes."""
     STATEMENT_KIND_POSSESSION: _StatementKind.ValueType  # 8
-    """What the user owns or uses."""
+    """Things that the user owns or uses."""
     STATEMENT_KIND_PLAN: _StatementKind.ValueType  # 9
-    """What the user intends, and events in the user's life."""
+    """Intentions of the user, and events in the user's life."""
 
 class StatementKind(_StatementKind, metaclass=_StatementKindEnumTypeWrapper):
-    """What a statement of a user is of."""
+    """Subject of a statement of a user."""
 
 STATEMENT_KIND_UNSPECIFIED: StatementKind.ValueType  # 0
 """Unset. Never answered."""
 STATEMENT_KIND_INSTRUCTION: StatementKind.ValueType  # 1
-"""How the assistant is to answer or to act from then on."""
+"""An instruction: how the assistant is to answer or to act from then on."""
 STATEMENT_KIND_IDENTITY: StatementKind.ValueType  # 2
 """Name, age, origin, languages and the like."""
 STATEMENT_KIND_PEOPLE: StatementKind.ValueType  # 3
 """Family, friends, colleagues and animals."""
 STATEMENT_KIND_HOME: StatementKind.ValueType  # 4
-"""Where and how the user lives."""
+"""The place and the way in which the user lives."""
 STATEMENT_KIND_WORK: StatementKind.ValueType  # 5
 """Work, studies and the tools of these."""
 STATEMENT_KIND_HEALTH: StatementKind.ValueType  # 6
@@ -214,9 +214,9 @@ STATEMENT_KIND_HEALTH: StatementKind.ValueType  # 6
 STATEMENT_KIND_PREFERENCE: StatementKind.ValueType  # 7
 """Likes and dislikes."""
 STATEMENT_KIND_POSSESSION: StatementKind.ValueType  # 8
-"""What the user owns or uses."""
+"""Things that the user owns or uses."""
 STATEMENT_KIND_PLAN: StatementKind.ValueType  # 9
-"""What the user intends, and events in the user's life."""
+"""Intentions of the user, and events in the user's life."""
 Global___StatementKind: _TypeAlias = StatementKind  # noqa: Y015
 
 @_typing.final
@@ -237,13 +237,13 @@ class ProfileStatement(_message.Message):
     text: _builtins.str
     """The sentence, on one line."""
     kind: Global___StatementKind.ValueType
-    """What it is of."""
+    """Its subject."""
     conversation_id: _builtins.str
     """The conversation it is from."""
     sequence: _builtins.int
     """The line of its message in the transcript."""
     sender: _builtins.str
-    """Who said it, where the message names a sender."""
+    """The sender of its message, where that names one."""
     score: _builtins.float
     """Probability, from 0 to 1, that it is such a statement."""
     @_builtins.property

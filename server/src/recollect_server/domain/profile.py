@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class StatementKind(IntEnum):
-    """What a statement is of; the values are the contract's numbers."""
+    """Subject of a statement; the values are the contract's numbers."""
 
     INSTRUCTION = 1
     IDENTITY = 2
@@ -20,9 +20,9 @@ class StatementKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """Where a message says something lasting of its writer, or tells the assistant how to answer:
-    one sentence.
+class StatementSpan:
+    """Place of a sentence in a message that says something lasting of its writer, or how the
+    assistant is to answer.
     """
 
     start: int
@@ -41,7 +41,7 @@ class ProfileStatement:
     text: str
     kind: StatementKind
     time: int
-    """When it was said, in milliseconds."""
+    """Time of its message, in milliseconds."""
     conversation_id: str
     sequence: int
     """Line of its message in the transcript."""
@@ -56,8 +56,8 @@ def by_turns(statements: Iterable[ProfileStatement]) -> list[ProfileStatement]:
     kinds: dict[StatementKind, list[ProfileStatement]] = {kind: [] for kind in _ORDER}
     for it in statements:
         kinds[it.kind].append(it)
-    of_told = kinds[StatementKind.INSTRUCTION]
-    ordered, kinds[StatementKind.INSTRUCTION] = of_told[:_TOLD], of_told[_TOLD:]
+    instructions = kinds[StatementKind.INSTRUCTION]
+    ordered, kinds[StatementKind.INSTRUCTION] = instructions[:_FOREMOST], instructions[_FOREMOST:]
     for at in range(max(map(len, kinds.values()))):
         ordered += [of_kind[at] for of_kind in kinds.values() if at < len(of_kind)]
     return ordered
@@ -80,5 +80,5 @@ _ORDER = (
     StatementKind.POSSESSION,
 )
 """Kinds, by how much an answer may depend on them."""
-_TOLD = 6
+_FOREMOST = 6
 """Instructions that get room before anything else."""

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.last_used import LastUsed
-from recollect_server.domain.profile import Statement
+from recollect_server.domain.profile import StatementSpan
 from recollect_server.inference.statement_classes import (
     MOST_TEXT,
-    Sentence,
+    SentenceFeatures,
     StatementClassifier,
     sentences_of,
 )
@@ -350,7 +350,7 @@ class Embedder:
         words = [text[slice(*it)].lower() for it in _words_at(text, offsets)]
         return AskedWith(vector, self.word_codes.question(words, states))
 
-    def statements(self, text: str, first: int, codes: bytes) -> list[Statement]:
+    def statements(self, text: str, first: int, codes: bytes) -> list[StatementSpan]:
         """Return what the writer of a text says of themself from a character on, by the codes of
         its word pieces. Of a text of more pieces than the model takes at once, the beginning
         counts. Raises CannotEmbed.
@@ -359,7 +359,7 @@ class Embedder:
             return []
         return self._classifier.statements(self.sentences(text, first, codes))
 
-    def sentences(self, text: str, first: int, codes: bytes) -> list[Sentence]:
+    def sentences(self, text: str, first: int, codes: bytes) -> list[SentenceFeatures]:
         """Return the sentences of a text from a character on that may be its writer's own, with
         their features, by the codes of its word pieces. Raises CannotEmbed.
         """

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.languages import speaks_of_asker
-from recollect_server.domain.profile import Statement, StatementKind
+from recollect_server.domain.profile import StatementKind, StatementSpan
 from recollect_server.domain.text import sentence_ends
 from recollect_server.inference.word_codes import QuestionPieces, WordCodes
 
@@ -51,7 +51,7 @@ def features_of(sentence: str, directions: NDArray[np.float32]) -> NDArray[np.fl
     return np.concatenate([directions.mean(axis=0), np.array(shown, np.float32)])
 
 
-class Sentence(NamedTuple):
+class SentenceFeatures(NamedTuple):
     """A sentence of a text, by its first character and the one behind its last."""
 
     start: int
@@ -64,17 +64,17 @@ def sentences_of(
     first: int,
     directions: NDArray[np.float32],
     offsets: Sequence[tuple[int, int]],
-) -> list[Sentence]:
+) -> list[SentenceFeatures]:
     """Return the sentences of a text from a character on that may be its writer's own.
     `directions` are those of its word pieces, `offsets` where these stand.
     """
     places = np.array(offsets[: len(directions)], np.int64).reshape(-1, 2)
-    sentences: list[Sentence] = []
+    sentences: list[SentenceFeatures] = []
     for start, end in _spans(text[: first + MOST_TEXT], first):
         inside = (places[:, 0] < end) & (places[:, 1] > start) & (places[:, 1] > places[:, 0])
         if places[-1:, 1].max(initial=0) >= end and inside.any():
             features = features_of(text[start:end], directions[: len(places)][inside])
-            sentences.append(Sentence(start, end, features))
+            sentences.append(SentenceFeatures(start, end, features))
     return sentences
 
 
@@ -102,14 +102,14 @@ class StatementClassifier:
             raise ValueError("the weights of its statements are not of its word codes")
         self.identity = blake2b(file, digest_size=8).hexdigest() + codes.identity
 
-    def statements(self, sentences: Sequence["Sentence"]) -> list[Statement]:
+    def statements(self, sentences: Sequence["SentenceFeatures"]) -> list[StatementSpan]:
         """Return the statements among sentences."""
         if not sentences:
             return []
         chances = _probabilities(self._weights, np.array([it.features for it in sentences]))
         kinds = chances[:, 1:].argmax(axis=1) + 1
         return [
-            Statement(it.start, it.end, StatementKind(kind), 1 - none)
+            StatementSpan(it.start, it.end, StatementKind(kind), 1 - none)
             for it, kind, none in zip(
                 sentences, kinds.tolist(), chances[:, 0].tolist(), strict=True
             )

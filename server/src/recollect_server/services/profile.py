@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from recollect_server.domain.errors import StorageUnavailable
-from recollect_server.domain.profile import ProfileStatement, Statement, by_turns
+from recollect_server.domain.profile import ProfileStatement, StatementSpan, by_turns
 from recollect_server.domain.text import one_line
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.statements import read_statements
@@ -29,10 +29,10 @@ class _At:
     conversation_id: str
     line: int
     time: int
-    statement: Statement
+    statement: StatementSpan
 
 
-class Profile:
+class UserProfile:
     """The profile of a space. Safe to call from any thread."""
 
     def __init__(self, space: Space, meaning: Meaning) -> None:
@@ -77,12 +77,12 @@ class Profile:
                 raise messages
             for message in messages:
                 texts[name, message.sequence] = message.content, message.sender
-        known: dict[str, ProfileStatement] = {}
+        by_text: dict[str, ProfileStatement] = {}
         for it in chosen:
             content, sender = texts.get((it.conversation_id, it.line), ("", ""))
             text = one_line(content[it.statement.start : it.statement.end])
-            if text and text.lower() not in known:
-                known[text.lower()] = ProfileStatement(
+            if text and text.lower() not in by_text:
+                by_text[text.lower()] = ProfileStatement(
                     text,
                     it.statement.kind,
                     it.time,
@@ -91,7 +91,7 @@ class Profile:
                     it.statement.probability,
                     sender,
                 )
-        return by_turns(known.values())
+        return by_turns(by_text.values())
 
     def _chosen(self) -> list[_At]:
         """Return where the statements stand that are read: the surest before others, of about

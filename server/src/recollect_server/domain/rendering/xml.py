@@ -202,13 +202,13 @@ def _profile(context: Context, *, marks: bool) -> str:
 
 
 def _statement(it: ProfileStatement, day: str, *, marks: bool) -> str:
-    is_told = it.kind is StatementKind.INSTRUCTION
+    is_instruction = it.kind is StatementKind.INSTRUCTION
     attributes = _attributes(
         date=day,
         sender=it.sender,
         source=f"{it.conversation_id}:{it.sequence}" if marks else "",
     )
-    name = "instruction" if is_told else "said"
+    name = "instruction" if is_instruction else "said"
     return f"<{name}{attributes}>{text(it.text)}</{name}>"
 
 

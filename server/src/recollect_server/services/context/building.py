@@ -42,7 +42,7 @@ from recollect_server.services.context.own_tiers import Choosing, NewestMessages
 from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.relevance import words_of
 from recollect_server.services.external.external import External
-from recollect_server.services.profile import Profile
+from recollect_server.services.profile import UserProfile
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
@@ -95,7 +95,7 @@ class ContextBuilder:
         """
         self._space = space
         self._meaning = meaning
-        self._profile = Profile(space, meaning)
+        self._profile = UserProfile(space, meaning)
         self._anchors = anchors
         self._tiers = tiers
         self._choosing = choosing

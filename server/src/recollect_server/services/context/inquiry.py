@@ -15,7 +15,7 @@ from recollect_server.storage.index.index import Index
 
 
 class RecallDial(IntEnum):
-    """How much of what was said elsewhere a context has; the values are the contract's numbers."""
+    """Amount of what a context recalls; the values are the contract's numbers."""
 
     ALL = 1
     """All that the budget holds, the likeliest first."""

@@ -67,7 +67,7 @@ class Choosing:
     """The rules of choosing: limits of recall, numbers of turns."""
 
     dial: RecallDial
-    """What a context has of the past whose caller does not say."""
+    """Amount recalled into a context whose caller does not say."""
     excerpt_tokens: int
     """Tokens of a recalled message, at the most."""
     window: Window = field(default_factory=Window)

@@ -143,8 +143,8 @@ def recall(space: Space, meaning: Meaning, inquiry: Inquiry) -> Past:
         candidates, ranked, _POOL * inquiry.budget, int(_FURTHER * inquiry.excerpt_tokens)
     )
     names = {it.number: it.id for it in candidates.conversations}
-    found = [candidates.messages[at] for at in chosen]
-    chosen = [chosen[at] for at in _without_copies(space, found, names, inquiry)]
+    ranked_messages = [candidates.messages[at] for at in chosen]
+    chosen = [chosen[at] for at in _without_copies(space, ranked_messages, names, inquiry)]
     units = _read_hits(space, candidates, chosen, inquiry, askings.hidden | hidden)
     numbers = {candidates.messages[at].number for at in chosen}
     about = _about_of(index.conversations.by_number(numbers).values())

@@ -7,7 +7,7 @@ places in the text: no words. A text that is gone takes them with it.
 
 import orjson
 
-from recollect_server.domain.profile import Statement, StatementKind
+from recollect_server.domain.profile import StatementKind, StatementSpan
 from recollect_server.inference.embedder import Embedder
 from recollect_server.services.recall.embedding_plan import Plan
 from recollect_server.services.recall.embedding_texts import Text, TextReader
@@ -29,7 +29,7 @@ class StatementFinder:
         self._store: VectorStore | None = None
 
     def begin(self, plan: Plan) -> None:
-        """Drop statements that another classifier found."""
+        """Drop statements that another classifier statements."""
         if self._store is not plan.store:
             self._store, self._through = plan.store, {}
         for model, embedder in plan.embedders():
@@ -45,8 +45,8 @@ class StatementFinder:
         """Look at the next texts that have codes. Return False if there are none. Raises
         DataUnavailable, CannotEmbed.
         """
-        found = [self._find_some(plan, *it) for it in plan.embedders()]
-        return any(found)
+        statements = [self._find_some(plan, *it) for it in plan.embedders()]
+        return any(statements)
 
     def _find_some(self, plan: Plan, model: int, embedder: Embedder) -> bool:
         store, through = plan.store, self._through[model]
@@ -54,22 +54,22 @@ class StatementFinder:
         if newest <= through or not embedder.statements_identity:
             return False
         coded = store.coded(model, through, _AT_ONCE)
-        found: dict[int, bytes] = {}
+        statements: dict[int, bytes] = {}
         for it in coded:
             text = self._texts.at(plan.index, *it.place)
             if text is not None and text.hash == it.hash:
-                found |= self.of(embedder, it.text, text, it.codes)
+                statements |= self.of(embedder, it.text, text, it.codes)
         through = coded[-1].text if len(coded) == _AT_ONCE else newest
-        store.add_statements(found, {f"{_THROUGH} {model}": str(through)})
+        store.add_statements(statements, {f"{_THROUGH} {model}": str(through)})
         self._through[model] = through
         return len(coded) == _AT_ONCE
 
     def add(self, plan: Plan, embedder: Embedder, made: dict[int, tuple[Text, bytes]]) -> None:
         """Find the statements of texts that have their codes later than others, by number."""
-        found: dict[int, bytes] = {}
+        statements: dict[int, bytes] = {}
         for number, (text, codes) in made.items():
-            found |= self.of(embedder, number, text, codes)
-        plan.store.add_statements(found, {})
+            statements |= self.of(embedder, number, text, codes)
+        plan.store.add_statements(statements, {})
 
     @staticmethod
     def of(embedder: Embedder, number: int, text: Text, codes: bytes) -> dict[int, bytes]:
@@ -79,16 +79,16 @@ class StatementFinder:
         return {number: written(statements, first)} if statements else {}
 
 
-def written(statements: list[Statement], first: int) -> bytes:
+def written(statements: list[StatementSpan], first: int) -> bytes:
     """Return statements as bytes, with places in what begins at a character of their text."""
     return orjson.dumps([
         (it.start - first, it.end - first, it.kind, round(it.probability, 3)) for it in statements
     ])  # fmt: skip
 
 
-def read_statements(blob: bytes) -> list[Statement]:
+def read_statements(blob: bytes) -> list[StatementSpan]:
     """Return the statements that `written` gave."""
     return [
-        Statement(start, end, StatementKind(kind), probability)
+        StatementSpan(start, end, StatementKind(kind), probability)
         for start, end, kind, probability in orjson.loads(blob)
     ]

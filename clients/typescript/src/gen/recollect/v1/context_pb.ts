@@ -37,7 +37,7 @@ export type ProfileStatement = Message<"recollect.v1.ProfileStatement"> & {
   text: string;
 
   /**
-   * What it is of.
+   * Its subject.
    *
    * @generated from field: recollect.v1.StatementKind kind = 2;
    */
@@ -65,7 +65,7 @@ export type ProfileStatement = Message<"recollect.v1.ProfileStatement"> & {
   time?: Timestamp | undefined;
 
   /**
-   * Who said it, where the message names a sender.
+   * The sender of its message, where that names one.
    *
    * @generated from field: string sender = 6;
    */
@@ -727,7 +727,7 @@ export const ContextFormatSchema: GenEnum<ContextFormat> = /*@__PURE__*/
   enumDesc(file_recollect_v1_context, 1);
 
 /**
- * How much of what was said elsewhere a context has.
+ * Amount of what was said elsewhere that a context has.
  *
  * @generated from enum recollect.v1.RecallDial
  */
@@ -769,7 +769,7 @@ export const RecallDialSchema: GenEnum<RecallDial> = /*@__PURE__*/
   enumDesc(file_recollect_v1_context, 2);
 
 /**
- * What a statement of a user is of.
+ * Subject of a statement of a user.
  *
  * @generated from enum recollect.v1.StatementKind
  */
@@ -782,7 +782,7 @@ export enum StatementKind {
   UNSPECIFIED = 0,
 
   /**
-   * How the assistant is to answer or to act from then on.
+   * An instruction: how the assistant is to answer or to act from then on.
    *
    * @generated from enum value: STATEMENT_KIND_INSTRUCTION = 1;
    */
@@ -803,7 +803,7 @@ export enum StatementKind {
   PEOPLE = 3,
 
   /**
-   * Where and how the user lives.
+   * The place and the way in which the user lives.
    *
    * @generated from enum value: STATEMENT_KIND_HOME = 4;
    */
@@ -831,14 +831,14 @@ export enum StatementKind {
   PREFERENCE = 7,
 
   /**
-   * What the user owns or uses.
+   * Things that the user owns or uses.
    *
    * @generated from enum value: STATEMENT_KIND_POSSESSION = 8;
    */
   POSSESSION = 8,
 
   /**
-   * What the user intends, and events in the user's life.
+   * Intentions of the user, and events in the user's life.
    *
    * @generated from enum value: STATEMENT_KIND_PLAN = 9;
    */
