@@ -43,6 +43,7 @@ BENCHMARKS = (
     Short("meaning", "--rounds 1 --calls 500"),
     Short("languages", "--words"),
     Short("newcomers", "--words --half learn"),
+    Short("first_minute", "--people 4"),
     Short("context", "--messages 10000 --calls 100"),
     Short(
         "receive",

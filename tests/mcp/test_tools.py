@@ -258,10 +258,11 @@ async def test_get_context_goes_on_with_a_conversation(
             mcp, "get_context", conversationId=here.id, message=question, maxTokens=600
         )
         plain = await called(mcp, "get_context", conversationId=here.id)
+        new = await called(mcp, "get_context", message=question)
         for arguments, sentence in (
             ({"conversationId": here.id, "maxTokens": 5}, "maxTokens: "),
             ({"conversationId": f"conv-{'0' * 26}"}, "conversation"),
-            ({"message": question}, "conversationId: "),
+            ({}, "message"),
         ):
             assert sentence in await refused(mcp, "get_context", **arguments)
     tree = ElementTree.fromstring(answer["context"])  # noqa: S314 - of our own server
@@ -273,6 +274,7 @@ async def test_get_context_goes_on_with_a_conversation(
     assert answer["tokens"] <= 600
     assert "maxTokens" in answer["continuation"]
     assert "boat house" not in plain["context"]
+    assert ("third" in new["context"], new["conversationId"]) == (True, None)
     assert plain["tokens"] > answer["tokens"] / 2
 
 

@@ -31,6 +31,7 @@ RecollectError
 └── TryAgain                the same request may succeed later
     ├── DataUnavailable     what is stored cannot be used now
     │   ├── StorageUnavailable  the disk refused
+    │   │   └── MessagesHeld    messages, which are held until it takes them
     │   └── IndexUnavailable    the index cannot answer
     ├── RateLimited         a sender writes faster than allowed
     ├── TooManySubscribers  as many as the server takes are connected

@@ -76,8 +76,9 @@ TOOLS = {
     ),
     "get_context": _Tool(
         "Get context",
-        "Go on with a past conversation: one block with its newest turns, its summary, lasting"
-        " facts about the user, and what was said elsewhere about the message to be answered.",
+        "Go on with a past conversation, or begin a new one: one block with what is known of the"
+        " user, the conversation's newest turns and its summary, and what was said elsewhere about"
+        " the message to be answered.",
         shapes.GetContext,
         shapes.Context,
         tools.get_context,

@@ -92,8 +92,11 @@ class FetchContext(_Input):
 class GetContext(_Input):
     """The arguments of `get_context`."""
 
-    conversation_id: str = Field(
-        min_length=1, description="The conversation that goes on, as `conv-01HQ…`."
+    conversation_id: str | None = Field(
+        None,
+        min_length=1,
+        description="The conversation that goes on, as `conv-01HQ…`. Without it the context is for a"
+        " new one: what is known of the user, and what is recalled for `message`.",
     )
     message: str | None = Field(
         None,
@@ -269,9 +272,9 @@ class Fetched(_Output):
 class Context(_Output):
     """The answer of `get_context`."""
 
-    conversation_id: str
+    conversation_id: str | None
     context: str = Field(
-        description="An XML element: lasting facts, the summary of what was condensed, what was"
+        description="An XML element: what users said of themselves, lasting facts, the summary of what was condensed, what was"
         " recalled with its sources, and the conversation's newest turns."
     )
     tokens: int = Field(description="Its length, estimated.")

@@ -266,7 +266,7 @@ def _everything(space: Space, inquiry: Inquiry, hidden: AbstractSet[int]) -> Pas
     if sum(it.tokens for it in shown) > inquiry.budget:
         return None
     conversations = space.index.conversations.by_number({it.number for it in shown})
-    names = {number: it.id for number, it in conversations.items()}
+    names = {number: it.id for number, it in conversations.items() if not it.unindexed}
     shown = [it for it in shown if it.number in names]
     places: defaultdict[str, list[Place]] = defaultdict(list)
     for at in _without_copies(space, shown, names, inquiry):
