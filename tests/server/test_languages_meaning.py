@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recollect.v1.context_pb2 import RECALL_DIAL_LIKELY
 from recollect.v1.recall_service_pb2 import BuildContextRequest
 from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder
 from recollect_server.inference.weights import E5, MINILM, Profile, Weights, look, shipped
@@ -112,9 +113,12 @@ def check_answers(service: Service, german: list[str]) -> None:
 
 
 def foreign(service: Service, question: str) -> set[str]:
-    """Return the parts that a search and a context name for the language of their question."""
+    """Return the parts that a search and a context that asks for it name for the language of their
+    question.
+    """
     here = service.create().id
-    built = service.recall.BuildContext(BuildContextRequest(conversation_id=here, message=question))
+    request = BuildContextRequest(conversation_id=here, message=question, recall=RECALL_DIAL_LIKELY)
+    built = service.recall.BuildContext(request)
     service.delete(here)
     searched, recalled = (
         {it.leg for it in answer.degraded if "another language than English" in it.reason}
