@@ -303,8 +303,9 @@ def test_the_blocks_of_import_and_export_run(
     session.parent.mkdir(parents=True)
     session.write_text(lines_of(*CLAUDE_CODE))
     shell.codes["recollect import WhatsApp.zip"] = INCOMPLETE  # a file is not in the export
+    shell.codes["recollect import ~/.claude"] = INCOMPLETE  # reminders of the product are hidden
     shell.run(page, "chatgpt-export.zip --dry-run")
-    channels = ["chatgpt", "chatgpt", "claude-code", "web", "whatsapp-export"]
+    channels = ["chatgpt", "chatgpt", *2 * ["claude-code"], "web", "whatsapp-export"]
     assert sorted(it.channel for it in client.conversations.list()) == channels
 
 

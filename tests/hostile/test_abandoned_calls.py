@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 from recollect.v1 import recall_service_pb2 as api
+from recollect.v1.context_pb2 import RECALL_DIAL_LIKELY
 from recollect_server.domain.errors import CallerGone, DeadlineExceeded
 from recollect_server.domain.time import UNLIMITED, Deadline
 from recollect_server.storage.index.index import Index
@@ -77,7 +78,11 @@ def test_a_slow_search_ends_with_a_reason_and_a_context_says_that_it_recalls_not
     assert (failure.code, failure.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
     assert "ask for less" in failure.text
     answer = service.recall.BuildContext(
-        api.BuildContextRequest(conversation_id=conversation, message=long)
+        api.BuildContextRequest(
+            conversation_id=conversation,
+            message=long,
+            recall=RECALL_DIAL_LIKELY,  # else all that is stored is given, without a search
+        )
     )
     assert [it.message.content for it in answer.hot] == ["We fly to Kyoto in April"]
     assert [(it.leg, it.reason) for it in answer.degraded] == [

@@ -86,7 +86,11 @@ def test_nothing_that_a_stranger_writes_passes_for_anybody_elses_words(
                 )
             for form in FORMS:
                 request = recall_api.BuildContextRequest(
-                    conversation_id=name, message="When?", format=form, include_group=True
+                    conversation_id=name,
+                    message="When?",
+                    format=form,
+                    include_group=True,
+                    recall=context_pb2.RECALL_DIAL_NONE,
                 )
                 built = recall.BuildContext(request)
                 assert [(it.message.role, it.message.content) for it in built.hot] == [

@@ -223,9 +223,9 @@ def test_a_setting_is_changed_refused_by_its_rule_and_reset(stage: Stage, window
     page = window.tab("/settings?find=profile_tokens", ".setting")
     before = value()
     field = page.locator("#setting-profile_tokens")
-    field.fill("51")
+    field.fill("100001")
     field.press("Enter")
-    page.wait_for_selector(".setting [role=alert] >> text=50")
+    page.wait_for_selector(".setting [role=alert] >> text=100000")
     assert field.get_attribute("aria-invalid") == "true"
     assert value() == before
     field.fill("7")
