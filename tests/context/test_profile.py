@@ -118,7 +118,8 @@ def test_words_of_others_and_code_are_no_statements(
         service.create().id,
         user(
             "Please fix this:\n```\n# I live in Paris and my name is Bob\nprint(1)\n```\n"
-            "> I am a dentist from Oslo and I hate garlic."
+            "> I am a dentist from Oslo and I hate garlic.\n"
+            'Shorten this: "Dear team, I am a pensioner. My son Detlef lives in Bonn. I have asthma."'
         ),
         agent("My name is Claude and I love poems."),
     )

@@ -28,8 +28,12 @@ MOST_TEXT = 4000
 """Characters of a message that are looked at, from its beginning."""
 _ASKING, _CALLING = ("?", "？", "؟"), ("!", "！")
 _QUOTED = re.compile('["“”«»„「」]')
+_QUOTATION = re.compile(
+    '"[^"]{20,}?"(?!\\w)|“[^”]{20,}?”|„[^“”]{20,}?[“”]|«[^»]{20,}?»|「[^」]{8,}?」|『[^』]{8,}?』'
+)
+"""Quotation of what somebody else said or wrote: longer than a name or a title."""
 _CODED = re.compile(r"[{}\[\]<>=_/\\|]")
-LEAST = 0.35
+LEAST = 0.45
 """Probability that a sentence is of a class, from which on it is kept."""
 
 
@@ -134,9 +138,10 @@ def _probabilities(
 
 
 def _spans(text: str, first: int) -> Iterator[tuple[int, int]]:
-    """Yield where the sentences of a text are that may be its writer's own: no code, no quoted
-    lines, none that are long.
+    """Yield where the sentences of a text are that may be its writer's own: no code, no quotations
+    or quoted lines, none that are long.
     """
+    quotations = [it.span() for it in _QUOTATION.finditer(text, first)]
     is_code = False
     start = first
     for end in [*(it for it in sentence_ends(text) if it > first), len(text)]:
@@ -146,5 +151,10 @@ def _spans(text: str, first: int) -> Iterator[tuple[int, int]]:
         start = end
         if sentence.lstrip().startswith(("```", "~~~")):
             is_code = not is_code
-        elif not is_code and begin < stop <= begin + LONGEST and text[begin] != ">":
+        elif (
+            not is_code
+            and begin < stop <= begin + LONGEST
+            and text[begin] != ">"
+            and not any(left < stop and begin < right for left, right in quotations)
+        ):
             yield begin, stop
