@@ -3,8 +3,11 @@ by the real models, through the running server.
 """
 
 import functools
+from contextlib import closing, suppress
 from xml.etree import ElementTree
 
+import apsw
+import grpc
 import orjson
 import pytest
 from recollect.v1 import context_pb2
@@ -148,6 +151,20 @@ def test_what_is_redacted_deleted_or_in_a_fork_leaves_the_profile_and_stands_onc
         request = conversation_api.RedactMessageRequest(conversation_id=copy, sequence=2)
         service.conversations.RedactMessage(request)
     assert texts(service) == ["My daughter is called Ida."]
+
+
+def test_what_is_redacted_leaves_the_profile_though_its_vectors_cannot_be_removed(
+    service: Service, server: RunningServer
+) -> None:
+    there = service.conversation_of("I'm allergic to walnuts.", "My daughter is called Ida.")
+    know(service, server, "I'm allergic to walnuts.", "My daughter is called Ida.")
+    [vectors] = server.folder.rglob("vectors.db")
+    with closing(apsw.Connection(str(vectors))) as another:
+        another.execute("BEGIN IMMEDIATE")
+        request = conversation_api.RedactMessageRequest(conversation_id=there, sequence=2)
+        with suppress(grpc.RpcError):  # it may say so
+            service.conversations.RedactMessage(request)
+        assert "I'm allergic to walnuts." not in texts(service)
 
 
 def test_a_small_budget_has_instructions_first_and_says_what_was_left_out(

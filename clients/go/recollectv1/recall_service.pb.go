@@ -846,7 +846,7 @@ type BuildContextResponse struct {
 	// The context in the form asked for. Empty for parts.
 	Rendered string `protobuf:"bytes,8,opt,name=rendered,proto3" json:"rendered,omitempty"`
 	// The parts that could not answer, or that may miss something, with the reason: `hot`, `warm`,
-	// `cold`, `anchors`, `group`, or a retriever of the search.
+	// `cold`, `profile`, `anchors`, `group`, or a retriever of the search.
 	Degraded []*DegradedLeg `protobuf:"bytes,9,rep,name=degraded,proto3" json:"degraded,omitempty"`
 	// With `include_group`, the newest messages of the other members of the group, oldest first: of
 	// the last 20 those that fit in 900 tokens, or in a fifth of the total if that is less;

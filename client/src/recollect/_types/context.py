@@ -434,7 +434,7 @@ class BuiltContext:
     """The context in the form asked for. Empty for parts."""
     degraded: tuple[DegradedLeg, ...] = ()
     """The parts that could not answer, or that may miss something, with the reason: `hot`,
-    `warm`, `cold`, `anchors`, `group`, or a retriever of the search.
+    `warm`, `cold`, `profile`, `anchors`, `group`, or a retriever of the search.
     """
     group: tuple[GroupMessage, ...] = ()
     """With `include_group`, the newest messages of the other members of the group, oldest

@@ -546,7 +546,7 @@ class BuildContextResponse(_message.Message):
     @_builtins.property
     def degraded(self) -> _containers.RepeatedCompositeFieldContainer[_recall_pb2.DegradedLeg]:
         """The parts that could not answer, or that may miss something, with the reason: `hot`, `warm`,
-        `cold`, `anchors`, `group`, or a retriever of the search.
+        `cold`, `profile`, `anchors`, `group`, or a retriever of the search.
         """
 
     @_builtins.property

@@ -9,11 +9,18 @@ once.
 from collections import defaultdict
 from dataclasses import dataclass
 
-from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.profile import ProfileStatement, StatementSpan, by_turns
 from recollect_server.domain.text import one_line
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.statements import read_statements
+from recollect_server.services.space.events import (
+    Deleted,
+    Redacted,
+    Reloaded,
+    Resting,
+    Unindexed,
+)
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
 from recollect_server.storage.index.messages import Place
@@ -39,6 +46,14 @@ class UserProfile:
         self._space = space
         self._meaning = meaning
         self._read: tuple[object, list[ProfileStatement]] = (None, [])
+        self._removals = 0
+        for event in (Redacted, Deleted, Unindexed, Reloaded, Resting):
+            space.subscribe(event, self._forget)
+
+    def _forget(self, _event: object) -> None:
+        """Drop the words that were read: some are gone, whatever became of their vectors."""
+        self._removals += 1
+        self._read = None, []
 
     def statements(self) -> list[ProfileStatement]:
         """Return what users said of themselves and how they want to be answered, in the order in
@@ -48,12 +63,14 @@ class UserProfile:
             return []
         try:
             store = self._meaning.store()
-            version = store, store.statements_version, self._space.index
-            if self._read[0] != version:
-                self._read = version, self._from_transcripts()
-        except VectorsUnavailable:
-            return []
-        return self._read[1]
+            version = store, store.statements_version, self._removals, self._space.index
+            read_at, statements = self._read
+            if read_at != version:
+                statements = self._from_transcripts()
+                self._read = version, statements
+        except VectorsUnavailable as error:
+            raise IndexUnavailable(str(error)) from error
+        return statements
 
     def _from_transcripts(self) -> list[ProfileStatement]:
         chosen = self._chosen()

@@ -4,7 +4,7 @@
   are in memory.
 - **Warm**: it was hot before, or something of it was recalled within that time: turns were fetched,
   it was among the best three of a search, or messages of it were packed into another conversation's
-  context. What is recalled counts as recent, so one context after the other finds it.
+  context. That changes nothing of what is recalled.
 - **Cold**: everything else.
 
 This is kept in memory and written behind the calls, within a second; nothing of what is answered
@@ -58,14 +58,6 @@ class Tiers:
         self._expire()
         for name in [name for name, (tier, _) in self._places.items() if tier is Tier.HOT]:
             self._move(name, Tier.WARM, "the server started, with nothing in memory")
-
-    def warm_since(self, conversation_id: str) -> int | None:
-        """Return the time at which a hot or warm conversation was last touched; None for a cold
-        one.
-        """
-        with self._guard:
-            entry = self._places.get(conversation_id)
-        return entry[1] if entry and entry[1] + self._warm_for.now > self._space.clock() else None
 
     def built(self, conversation_id: str, context: Context, *, in_memory: bool) -> None:
         """Note that a context was built for a conversation."""

@@ -120,11 +120,10 @@ class ContextBuilder:
         explain: bool = False,
     ) -> Context:
         """Return the context of an answer to a message in a conversation, or in one that does not
-        exist yet (an empty id); on request with what
-        others wrote in its group. No message: the one that the conversation ends with, if a user
-        wrote it. `query`: what is looked for instead of the message; `sender`: who wrote that. The
-        dates in it, and those that are rendered, are of the zone. `parts` are what the caller
-        decides itself.
+        exist yet (an empty id); on request with what others wrote in its group. No message: the one
+        that the conversation ends with, if a user wrote it. `query`: what is looked for instead of
+        the message; `sender`: who wrote that. The dates in it, and those that are rendered, are of
+        the zone. `parts` are what the caller decides itself.
 
         All of it, as `form` writes it, takes at most the total of the budget. `explain` names what
         was near to the message and scored too low to be recalled. The deadline is the search's:
@@ -143,7 +142,7 @@ class ContextBuilder:
         question = query or question_of(message, newest.messages, asker)
         parts = parts or CallersParts()
         newest = newest.without(parts)
-        weighing = self._weighing(question, form or Form(), zone)
+        weighing = Weighing(words_of(question[:_ASKED]), self._space.clock(), form or Form(), zone)
         task = ContextTask(conversation_id, message, question, weighing, deadline, degraded, parts)
         settled = budget.settled(self._choosing.now.budget)
         is_said_already = is_said(newest.messages, message)
@@ -215,10 +214,6 @@ class ContextBuilder:
             return []
         shown = {(task.conversation_id, it.sequence) for it in newest.messages}
         return [it for it in statements if (it.conversation_id, it.sequence) not in shown]
-
-    def _weighing(self, message: str, form: Form, zone: tzinfo) -> Weighing:
-        """Return the means to weigh messages for the one to be answered."""
-        return Weighing(words_of(message[:_ASKED]), self._space.clock(), form, zone)
 
     def _with_past(
         self,

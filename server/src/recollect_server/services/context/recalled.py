@@ -79,7 +79,7 @@ _LAST_SEEN = 5
 _FIRST_MESSAGE = 2  # line of the first message of a conversation that no command began
 _INCLUDED_TURNS = 200
 """Turns of one part that a caller includes, at the most: the last ones."""
-LEAST_BUDGET = 20
+_LEAST_BUDGET = 20
 """Fewer tokens than these hold no message worth the search."""
 
 
@@ -106,7 +106,7 @@ def why_not(message: str, meaning: Meaning, budget: int, dial: RecallDial) -> st
         return "not asked: there is no message to answer"
     if says_little(message) or (len(message) <= _TALK and meaning.is_talk(message)):
         return "not asked: the message is small talk, or a command about what is at hand"
-    if budget < LEAST_BUDGET:
+    if budget < _LEAST_BUDGET:
         return f"not asked: {budget} tokens are left, which hold nothing"
     return ""
 

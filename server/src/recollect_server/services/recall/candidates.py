@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.services.recall.calibration import are_compared
 from recollect_server.services.recall.fusion import share
 from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.recall.retrievers import (
@@ -63,14 +62,6 @@ class Candidates:
     def conversation_of(self, message: int) -> Outline:
         """Return the conversation of a message, which is given by its index."""
         return self.conversations[int(self.message_legs.conversation[message])]
-
-    @property
-    def strictness(self) -> float:
-        """Return how much the scores count words that nobody said against a message that answers in
-        others: not at all but where words were compared, and there the more the more is stored.
-        """
-        is_compared = bool(self.messages) and are_compared(self.order, self.matches)
-        return self.terms.words.vocabulary if is_compared else 0.0
 
     def fitting(self) -> NDArray[np.bool_]:
         """Return whether each message has any of the words or is near in meaning; not only beside

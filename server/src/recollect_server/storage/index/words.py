@@ -56,11 +56,6 @@ MAX_WORDS = 512
 # beside common ones.
 _COUNTS = (64, 1_024, 8_192, 65_536)
 _MAX_COUNTED = 100_000  # messages that one query may count in steps
-_UNSAID = 0.5
-"""Share of a question's weight in words that nobody said, from which one other word that somebody
-did say is a coincidence.
-"""
-_SHORT_NUMBER = 3  # digits: any list or price has such numbers, so sharing one says nothing
 LEAST_MESSAGES = 300
 """Size of the store that the rarity of words is judged by at least: the other messages count as
 without the word.
@@ -119,21 +114,10 @@ class QuestionWords:
     """
     is_whole: bool = True
     """False if the query has more words than are looked up."""
-    telling: int = 2
-    """Number of its words that any message or note has, without stop words, small talk and short
-    numbers.
-    """
     named: float = 0.0
     """Share of its weight, stop words apart, in words that were said and begin with a capital in
     it, behind the first one: most are names, but in German.
     """
-
-    @property
-    def may_coincide(self) -> bool:
-        """True if what was found of its words may be there by chance: no telling word, or a single
-        one where most of the question was never said.
-        """
-        return not self.telling or (self.telling == 1 and self.missing * self.vocabulary > _UNSAID)
 
 
 CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "turns_occurrences", "notes_words")
@@ -168,14 +152,6 @@ class Term:
         """True if it is common whatever the store."""
         return self.is_stop or self.word in EVERYDAY_WORDS
 
-    @property
-    def is_telling(self) -> bool:
-        """True if sharing it says something: it is not common whatever the store, nor a short
-        number.
-        """
-        is_short_number = self.word.isdecimal() and len(self.word) <= _SHORT_NUMBER
-        return not self.is_common and not is_short_number
-
     def rarity(self, total: int) -> float:
         """Return its inverse document frequency among so many messages, with the prior of
         `LEAST_MESSAGES`.
@@ -202,7 +178,7 @@ class QueryTerms:
     """True if no message is stemmed in another language than English."""
 
 
-NO_TERMS = QueryTerms([], QuestionWords(0.0, 0.0, only_stops=True, everyday=1.0, telling=0))
+NO_TERMS = QueryTerms([], QuestionWords(0.0, 0.0, only_stops=True, everyday=1.0))
 """The terms of a query without words."""
 
 
@@ -253,7 +229,6 @@ def choose_terms(
     names = _names(query[:MAX_TEXT], languages) & there
     weighed = replace(
         weighed,
-        telling=weighed.telling + len({it.word for it in near}),
         named=sum(rarities.get(it, 0.0) for it in names) / (sum(rarities.values()) or 1.0),
     )
     return QueryTerms(chosen, weighed, rarities, only_english=not languages)
@@ -370,7 +345,6 @@ def _weighed(
         1.0 if only_stops else sum(word in EVERYDAY_WORDS for word in distinct) / len(distinct)
     )
     share = missing / (weight + missing) if missing else 0.0
-    telling = {it.word for it in every if it.word in there and it.is_telling}
     rarities = {
         it.word: it.rarity(total_messages) for it in (*chosen, *unknown.values()) if not it.is_stop
     }
@@ -381,7 +355,6 @@ def _weighed(
         everyday,
         min(1.0, total_messages / LEAST_MESSAGES),
         is_whole,
-        len(telling),
     )
     return weighed, rarities
 

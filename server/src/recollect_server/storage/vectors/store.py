@@ -342,18 +342,16 @@ class VectorStore:
         and line; not those that are not known.
         """
         codes: dict[tuple[str, int], bytes] = {}
-        with self._reading, failures():
-            if self._closed:
-                raise VectorsUnavailable(f"{NAME} is closed")
+        with self._to_read() as connection:
             query = "SELECT id, key FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
             names = orjson.dumps([*places]).decode()
-            keys = {int(key): str(name) for name, key in self._reader.execute(query, (names,))}
+            keys = {int(key): str(name) for name, key in connection.execute(query, (names,))}
             chosen = [message_id(key, line) for key, name in keys.items() for line in places[name]]
             query = (
                 "SELECT p.place, c.codes FROM json_each(?) it CROSS JOIN places p"
                 " ON p.model = ? AND p.place = it.value CROSS JOIN codes c USING (text)"
             )
-            for place, of in self._reader.execute(query, (orjson.dumps(chosen).decode(), model)):
+            for place, of in connection.execute(query, (orjson.dumps(chosen).decode(), model)):
                 codes[keys[number_of(place)], sequence_of(place)] = of
         return codes
 
@@ -454,7 +452,7 @@ class VectorStore:
             " JOIN places p USING (text) JOIN conversations c ON c.key = p.place >> ?"
             " WHERE p.marks & 3 = ? AND p.place & ? ORDER BY p.time DESC, p.place DESC"
         )
-        with self._using() as connection:
+        with self._to_read() as connection:
             rows = connection.execute(query, (MAX_LINES, SEQUENCE_BITS, USER, MAX_LINES))
             return [Stated(*row) for row in rows]
 
@@ -675,6 +673,14 @@ class VectorStore:
         while wiped is Wiped.PART:
             with self._using(alone=True):
                 wiped = self._gaps.wipe()
+
+    @contextmanager
+    def _to_read(self) -> Iterator[apsw.Connection]:
+        """Yield the connection that reads beside the one that writes."""
+        with self._reading, failures():
+            if self._closed:
+                raise VectorsUnavailable(f"{NAME} is closed")
+            yield self._reader
 
     @contextmanager
     def _using(self, *, alone: bool = False) -> Iterator[apsw.Connection]:

@@ -564,7 +564,7 @@ export type BuildContextResponse = Message<"recollect.v1.BuildContextResponse"> 
 
   /**
    * The parts that could not answer, or that may miss something, with the reason: `hot`, `warm`,
-   * `cold`, `anchors`, `group`, or a retriever of the search.
+   * `cold`, `profile`, `anchors`, `group`, or a retriever of the search.
    *
    * @generated from field: repeated recollect.v1.DegradedLeg degraded = 9;
    */
