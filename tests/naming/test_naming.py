@@ -65,6 +65,19 @@ def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(
     assert kinds(naming, first) == ["abbreviation"]
 
 
+def test_a_message_of_a_clock_that_is_a_little_ahead_makes_nobody_idle(
+    service: Service, naming: RunningServer, clock: MovableClock
+) -> None:
+    clock.move(9 * MINUTE)
+    ahead = service.conversation_of("What is a pangolin?")
+    clock.move(-9 * MINUTE)  # as that of a second server may be, or one that was read just before
+    leave(service, service.conversation_of("Ask Marta about it."))
+    assert not service.get(ahead).abbreviation
+    clock.move(19 * MINUTE)
+    until(lambda: service.get(ahead).abbreviation)
+    assert kinds(naming, ahead) == ["abbreviation"]
+
+
 def test_a_conversation_that_is_left_gets_its_notes_at_once(service: Service) -> None:
     left, stayed = (
         service.conversation_of("Rotate the logs daily."),

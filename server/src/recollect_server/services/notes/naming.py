@@ -125,9 +125,10 @@ class Naming:
 
         If none waits, return a few whose offline notes may be rewritten.
         """
-        idle_before = now - self._idle_timeout.now
+        timeout = self._idle_timeout.now
+        idle_before = now - timeout
         waiting = self._space.index.notes.due(
-            idle_before, now, limit, by_rule=self._model.writer == RULE
+            idle_before, now + timeout, limit, by_rule=self._model.writer == RULE
         )
         if waiting or not self._may_redo():
             return waiting
@@ -135,7 +136,8 @@ class Naming:
 
     def failed(self, now: int) -> list[Waiting]:
         """Return conversations whose last try failed and that are to be tried again by now."""
-        return self._space.index.notes.failed(now - self._idle_timeout.now, now, self._model.name)
+        timeout = self._idle_timeout.now
+        return self._space.index.notes.failed(now - timeout, now + timeout, now, self._model.name)
 
     def any_waits(self) -> bool:
         """Return whether the last try of some conversation failed and it is to be tried again."""

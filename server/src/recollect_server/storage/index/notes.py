@@ -78,13 +78,13 @@ class NoteQueue:
         self._names = names
 
     def due(
-        self, idle_before: int, now: int, limit: int, *, by_rule: bool = False
+        self, idle_before: int, ahead_after: int, limit: int, *, by_rule: bool = False
     ) -> list[Waiting]:
         """Return the conversations that wait: those without a message since `idle_before`, those
         that were left, and untitled ones.
 
-        One whose newest message is from after `now` waits too: a clock had jumped ahead, and its
-        true time is not known. Those whose notes are to be written anew come last.
+        One whose newest message is from after `ahead_after` waits too: a clock had jumped ahead,
+        and its true time is not known. Those whose notes are to be written anew come last.
         `by_rule`: without those whose abbreviation a rule may not replace.
         """
         with self._database.reading() as connection:
@@ -92,9 +92,9 @@ class NoteQueue:
             return _waiting(
                 connection,
                 idle_before,
-                now,
+                ahead_after,
                 chosen,
-                (idle_before, limit, now, limit, limit, limit, limit),
+                (idle_before, limit, ahead_after, limit, limit, limit, limit),
             )
 
     def idle_next(self, *, by_rule: bool = False) -> int | None:
@@ -209,13 +209,13 @@ class NoteQueue:
                 if int(connection.execute(query, (f'"{word}"', least)).get or 0) >= least
             }
 
-    def failed(self, idle_before: int, now: int, model: str) -> list[Waiting]:
+    def failed(self, idle_before: int, ahead_after: int, now: int, model: str) -> list[Waiting]:
         """Return the conversations whose last try failed and that are to be tried again by now."""
         with self._database.reading() as connection:
             return _waiting(
                 connection,
                 idle_before,
-                now,
+                ahead_after,
                 f"SELECT c.number FROM {_FAILED}"
                 f" AND NOT ({_GIVEN_BACK} AND coalesce(r.next_try > ?, true))",
                 (model, now),
@@ -331,7 +331,7 @@ class NoteQueue:
 def _waiting(
     connection: apsw.Connection,
     idle_before: int,
-    now: int,
+    ahead_after: int,
     chosen: str,
     values: tuple[int | str, ...],
 ) -> list[Waiting]:
@@ -339,7 +339,7 @@ def _waiting(
         "SELECT number, id, turn_count > abbreviated_through AND (update_time <= ? OR update_time > ?"
         " OR abbreviation_wanted = 1), number IN (SELECT number FROM notes_wanted) FROM conversations"
         f" WHERE number IN ({chosen}) ORDER BY 4, update_time",
-        (idle_before, now, *values),
+        (idle_before, ahead_after, *values),
     )
     return [Waiting(row[0], row[1], bool(row[2]), bool(row[3])) for row in rows]
 
