@@ -320,6 +320,15 @@ def test_what_is_said_before_the_stream_stands_is_shown(stage: Stage, window: Br
     page.close()
 
 
+@pytest.fixture
+def retention(stage: Stage) -> Iterator[None]:
+    """Reset what a test sets of retention: the stage is of all tests."""
+    yield
+    for name in ("retention", "retention_grace"):
+        stage.client.admin.set_setting(name, reset=True)
+
+
+@pytest.mark.usefixtures("retention")
 def test_rules_of_retention_are_asked_for_and_say_from_when_they_delete(
     stage: Stage, window: Browsing
 ) -> None:
@@ -353,11 +362,11 @@ def test_rules_of_retention_are_asked_for_and_say_from_when_they_delete(
     page.click(".meant >> text=Set these rules")
     page.wait_for_selector(".done >> text=Rules that are new do nothing before")
     assert stage.client.admin.list_retention_rules().rules[0].start_time is not None
-    stage.client.admin.set_setting("retention", reset=True)
     assert stage.client.conversations.get(old.id).id == old.id
     page.close()
 
 
+@pytest.mark.usefixtures("retention")
 def test_a_conversation_that_is_not_searched_says_so(stage: Stage, window: Browsing) -> None:
     time = datetime.now(UTC) - timedelta(days=40)
     old = stage.client.conversations.create("oldest", create_time=time)
