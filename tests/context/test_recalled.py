@@ -87,6 +87,26 @@ def test_what_was_said_later_of_the_same_is_recalled_with_it(service: Service) -
         assert {it.message.content for it in answer.cold if it.is_later} == {*dates[1:]}
 
 
+def test_what_is_left_of_a_budget_holds_what_stands_around_a_hit(service: Service) -> None:
+    there = service.create().id
+    service.append(there, user("Which museum shall we see in Basel?"), agent("Noted."))
+    service.append(there, user("The boiler needs a new valve."), agent("I see."))
+    service.append(there, user("Tinguely it is, on Sunday."), agent("Have fun."))
+    service.conversation_of(*(f"Note item {number}, please." for number in range(900)))
+    here = service.create().id
+    answer = built(service, here, "Which museum in Basel did we choose?")
+    [first, *around] = answer.cold
+    assert first.message.content == "Which museum shall we see in Basel?"
+    assert "Tinguely it is, on Sunday." in [it.message.content for it in around]
+    assert {it.conversation_id for it in answer.cold} == {there}
+    # nothing around a hit takes the place of another hit, nor is it given where a caller wants less
+    service.conversation_of("The museum in Basel is closed on Mondays.")
+    small = built(service, here, "Which museum in Basel did we choose?", total=90)
+    assert {"museum" in it.message.content for it in small.cold} == {True}
+    likely = built(service, here, "Which museum in Basel?", recall=context_pb2.RECALL_DIAL_LIKELY)
+    assert all("museum" in it.message.content for it in likely.cold)
+
+
 def test_nothing_is_marked_as_later_for_a_word_by_chance(service: Service) -> None:
     there = service.create().id
     for text in (

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import (
     CERTAIN,
@@ -60,6 +62,11 @@ _WHOLE, _FURTHER = 3, 0.25
 """Messages that rank first and have all of an excerpt's tokens, and the share of them that others
 have: where answers are long, more of them then fit.
 """
+_BESIDE = (0, 1, -1, 2, -2, 3, -3)
+"""Turns around one that fits, in the order in which they take what the messages that fit leave of
+the budget: what came of a matter is often said later, in other words.
+"""
+_BEGINNINGS = 30  # messages that rank first, around which turns are read
 _TALK = 80  # characters of small talk, at the most
 _EXPLAINED = 10  # messages that were not recalled and are named on request
 _SAME = 0.4
@@ -96,6 +103,8 @@ class Past:
     note: str = ""
     included: list[Turn] = field(default_factory=list)
     """The turns that the caller chose, which come before the others."""
+    beside: list[Turn] = field(default_factory=list)
+    """Messages around those that rank first, for what is left behind the abbreviations."""
 
 
 def why_not(message: str, meaning: Meaning, budget: int, dial: RecallDial) -> str:
@@ -139,21 +148,27 @@ def recall(space: Space, meaning: Meaning, inquiry: Inquiry) -> Past:
     below = [at for at in ranked if scores[at] < least]
     ranked = [at for at in ranked if scores[at] >= least]
     dropped = [_below(candidates, at) for at in below[:_EXPLAINED]] if inquiry.explain else []
-    chosen = _within(
-        candidates, ranked, _POOL * inquiry.budget, int(_FURTHER * inquiry.excerpt_tokens)
-    )
     names = {it.number: it.id for it in candidates.conversations}
-    ranked_messages = [candidates.messages[at] for at in chosen]
-    chosen = [chosen[at] for at in _without_copies(space, ranked_messages, names, inquiry)]
-    units = _read_hits(space, candidates, chosen, inquiry, askings.hidden | hidden)
-    numbers = {candidates.messages[at].number for at in chosen}
+    room = _POOL * inquiry.budget
+    most = int(_FURTHER * inquiry.excerpt_tokens)
+    hits, room = _within((candidates.messages[at] for at in ranked), room, most)
+    hidden |= askings.hidden
+    beside = _beside(space, hits, hidden, room, most) if inquiry.dial is RecallDial.ALL else []
+    chosen = [*hits, *beside]
+    chosen = [chosen[at] for at in _without_copies(space, chosen, names, inquiry)]
+    of_hits = dict(zip(hits, (scores[at] for at in ranked), strict=False))
+    read = _read_found(space, candidates, chosen, of_hits, inquiry)
+    numbers = {it.number for it in chosen}
     about = _about_of(index.conversations.by_number(numbers).values())
     # a conversation may be deleted meanwhile
-    units = [unit for unit in units if unit[0].conversation_id in about]
+    read = [unit for unit in read if unit[0].conversation_id in about]
+    of_found = {(names[it.number], it.place[0]) for it in of_hits}
+    units = [unit for unit in read if unit[0].place in of_found]
     note = "" if units else "nothing that is stored has any of its words or is near in meaning"
     if below and not ranked:
         note = f"nothing scores {least} or more, which is asked for"
-    return Past(units, dropped, about, candidates.degraded, note)
+    around = [unit for unit in read if unit[0].place not in of_found]
+    return Past(units, dropped, about, candidates.degraded, note, beside=around)
 
 
 def with_included(past: Past, space: Space, task: ContextTask, excerpt_tokens: int) -> Past:
@@ -169,8 +184,8 @@ def pack_cold(
     source is charged too. A message that does not fit is left out; a shorter one behind it may
     still fit. What is `shown` elsewhere is passed over. `own` is the conversation that goes on.
 
-    Where something is left, the conversations bring their abbreviations, whole. Return what is
-    packed, and what is said of the conversations.
+    Where something is left, the conversations bring their abbreviations, whole, and then what
+    stands beside. Return what is packed, and what is said of the conversations.
     """
     about = {name: replace(it, abbreviation="") for name, it in past.about.items()}
     sources = Sources(about, own, form.source)
@@ -181,38 +196,39 @@ def pack_cold(
     used = frames = considered = 0
     places = set(shown)
     stood_for: set[tuple[str, int]] = set()  # turns whose summary is packed
-    for unit in (*past.included, *past.units):
-        unit = [it for it in unit if it.place not in places]
-        if not unit:
-            continue
-        considered += len(unit)
-        name = unit[0].conversation_id
-        turn = name, unit[0].message.turn_number
-        paid = sources.price(name, of[name])
-        for fitting in (unit, summarized(unit, form.recalled)):
-            if not fitting or (fitting is not unit and turn in stood_for):
+    for units in ((*past.included, *past.units), past.beside):
+        for unit in units:
+            unit = [it for it in unit if it.place not in places]
+            if not unit:
                 continue
-            tokens, price = cost(fitting), sources.price(name, [*of[name], *fitting]) - paid
-            if used + frames + tokens + price <= budget:
-                packed += fitting
-                of[name] += fitting
-                places.update(it.place for it in unit)
-                used, frames = used + tokens, frames + price
-                if fitting is not unit:
-                    stood_for.add(turn)
-                    dropped += _left_out(unit[1:], "the summary of its turn stands for it")
-                break
-        else:
-            left = max(0, budget - used - frames)
-            dropped += _left_out(unit, f"{cost(unit)} tokens and {left} were left")
-    for name, messages in of.items():
-        if name == own or not past.about[name].abbreviation:
-            continue
-        price = Sources(past.about, own, form.source).price(name, messages)
-        price -= sources.price(name, messages)
-        if price <= budget - used - frames:
-            about[name] = past.about[name]
-            frames += price
+            considered += len(unit)
+            name = unit[0].conversation_id
+            turn = name, unit[0].message.turn_number
+            paid = sources.price(name, of[name])
+            for fitting in (unit, summarized(unit, form.recalled)):
+                if not fitting or (fitting is not unit and turn in stood_for):
+                    continue
+                tokens, price = cost(fitting), sources.price(name, [*of[name], *fitting]) - paid
+                if used + frames + tokens + price <= budget:
+                    packed += fitting
+                    of[name] += fitting
+                    places.update(it.place for it in unit)
+                    used, frames = used + tokens, frames + price
+                    if fitting is not unit:
+                        stood_for.add(turn)
+                        dropped += _left_out(unit[1:], "the summary of its turn stands for it")
+                    break
+            else:
+                left = max(0, budget - used - frames)
+                dropped += _left_out(unit, f"{cost(unit)} tokens and {left} were left")
+        for name, messages in of.items():
+            if name == own or about[name].abbreviation or not past.about[name].abbreviation:
+                continue
+            price = Sources(past.about, own, form.source).price(name, messages)
+            price -= sources.price(name, messages)
+            if price <= budget - used - frames:
+                about[name] = past.about[name]
+                frames += price
     if of_same := [it for it in packed if it.is_later]:
         first = min(of_same, key=lambda it: (it.message.timestamp, it.place))
         packed = [replace(it, is_later=False) if it is first else it for it in packed]
@@ -288,16 +304,39 @@ def _everything(space: Space, inquiry: Inquiry, hidden: AbstractSet[int]) -> Pas
 
 
 def _within(
-    candidates: Candidates, ranked: Sequence[int], room: float, excerpt_tokens: int
-) -> list[int]:
-    """Return the candidates that rank first, until they have so many tokens."""
-    chosen: list[int] = []
-    for at in ranked:
+    messages: Iterable[Found], room: float, excerpt_tokens: int
+) -> tuple[list[Found], float]:
+    """Return the first messages, until they have so many tokens, and what is left of these."""
+    chosen: list[Found] = []
+    for it in messages:
         if room <= 0:
             break
-        chosen.append(at)
-        room -= min(candidates.messages[at].tokens, excerpt_tokens) + _MESSAGE
-    return chosen
+        chosen.append(it)
+        room -= min(it.tokens, excerpt_tokens) + _MESSAGE
+    return chosen, room
+
+
+def _beside(
+    space: Space, hits: Sequence[Found], hidden: AbstractSet[int], room: float, excerpt_tokens: int
+) -> list[Found]:
+    """Return messages of the turns around those that rank first, the nearest turns first, until
+    they have so many tokens.
+    """
+    if room <= 0:
+        return []
+    index = space.index
+    turns = dict.fromkeys(
+        (it.number, it.turn_number + distance) for distance in _BESIDE for it in hits[:_BEGINNINGS]
+    )
+    places = index.messages.of_each_turn(turns)
+    ids = {message_id(turn[0], it[0]): turn for turn, its in places.items() for it in its}
+    ids = {it: turn for it, turn in ids.items() if it not in hidden}
+    of_hits = {message_id(it.number, it.place[0]) for it in hits}
+    shown = index.search.showable(np.array([*ids.keys() - of_hits], np.int64), SearchScope())
+    of_turn: defaultdict[TurnName, list[Found]] = defaultdict(list)
+    for it in shown:
+        of_turn[it.number, it.turn_number].append(it)
+    return _within((it for turn in turns for it in of_turn[turn]), room, excerpt_tokens)[0]
 
 
 def _without_copies(
@@ -328,46 +367,42 @@ def _without_copies(
     return singles
 
 
-def _read_hits(
+def _read_found(
     space: Space,
     candidates: Candidates,
-    chosen: Sequence[int],
+    messages: Sequence[Found],
+    scores: Mapping[Found, float],
     inquiry: Inquiry,
-    hidden: AbstractSet[int],
 ) -> list[Turn]:
-    """Return the chosen messages as candidates, in their order, but for lines that are damaged.
-    Raises DataUnavailable, CallerGone, DeadlineExceeded.
+    """Return messages as candidates, in their order, but for lines that are damaged. Those without
+    a score stand beside others. Raises DataUnavailable, CallerGone, DeadlineExceeded.
     """
     names = {it.number: it.id for it in candidates.conversations}
-    messages, rarities = candidates.messages, candidates.words.rarities()
+    rarities = candidates.words.rarities()
     places: defaultdict[str, list[Place]] = defaultdict(list)
-    turns: set[TurnName] = set()
-    for at in chosen:
-        if message_id(messages[at].number, messages.place(at)[0]) not in hidden:
-            places[names[messages[at].number]].append(messages.place(at))
-            turns.add((messages[at].number, messages[at].turn_number))
-    recorded = space.index.turn_memories.summaries(turns)
+    for it in messages:
+        places[names[it.number]].append(it.place)
+    recorded = space.index.turn_memories.summaries({(it.number, it.turn_number) for it in messages})
     texts: dict[tuple[str, int], Message] = {}
     for name, read in _read(space, places):
         inquiry.task.deadline.check()
         texts |= {(name, it.sequence): it for it in read}
     units: list[Turn] = []
     weighing = inquiry.task.weighing
-    for at in chosen:
-        number = messages[at].number
-        message = texts.get((names[number], messages.place(at)[0]))
+    for it in messages:
+        message = texts.get((names[it.number], it.place[0]))
         if message is None:
             continue
         most = inquiry.excerpt_tokens
         if len(units) >= _WHOLE:
             most = int(_FURTHER * most)
-        shown, score = _shown(message, most, weighing, rarities), candidates.message_scores[at]
-        summary = recorded.get((number, message.turn_number), "")
-        reason = f"fits the message: {score:.2f}"
+        shown, score = _shown(message, most, weighing, rarities), scores.get(it, 0.0)
+        summary = recorded.get((it.number, it.turn_number), "")
+        reason = f"fits the message: {score:.2f}" if it in scores else "stands beside one that fits"
         units.append(
             [
                 _candidate(
-                    *(inquiry, names[number], message, shown, score, reason, summary),
+                    *(inquiry, names[it.number], message, shown, score, reason, summary),
                     is_unsure=score < CERTAIN,
                 )
             ]
