@@ -6,7 +6,6 @@ from tests.anchors.conftest import anchors, found, set_anchor, values
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, at_once, failure_of, moment, user
-from tests.waiting import until
 
 
 def test_a_caller_sets_an_anchor_and_finds_it(service: Service, clock: MovableClock) -> None:
@@ -71,7 +70,7 @@ def test_what_was_found_later_holds_unless_a_caller_was_surer(
     found(service, server, "city", "Bruges", 0.8, clock.now)
     found(service, server, "pet", "a cat", 0.9, clock.now)
     found(service, server, "pet", "a dog", 0.5, clock.now + 1)
-    # tentative: as the rule without a model finds them
+    # tentative
     found(service, server, "pet", "a newt", 0.45, clock.now + 2)
     server.stop()
     again = connect(start_server())
@@ -85,61 +84,40 @@ def test_what_was_found_later_holds_unless_a_caller_was_surer(
     assert [a.value for a in anchors(again, "pet", superseded=True)] == ["a dog", "a newt", "a cat"]
 
 
-def test_anchors_that_the_writer_of_notes_finds_are_listed_with_their_message(
-    start_server: Start, connect: Connect, clock: MovableClock
+def test_an_anchor_that_was_found_names_its_message_and_has_the_time_of_its_words(
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
-    service = connect(start_server(abbreviator="extractive"))
-    assert anchors(service) == []
-    conversation, begin_time = service.conversation_of("My name is Alex."), clock.now
+    conversation = found(service, server, "name", "Alex", 0.8, clock.now)
+    server.stop()
     clock.move(600_000)
-    until(lambda: anchors(service))
-    [anchor] = anchors(service)
-    assert (anchor.key, anchor.value) == ("name", "Alex")
+    again = connect(start_server())
+    [anchor] = anchors(again)
     assert (anchor.source.conversation_id, anchor.source.sequence) == (conversation, 2)
-    # it has the time at which it was said, not that of the notes
-    assert anchor.create_time.ToMilliseconds() == begin_time
-    set_anchor(service, "location", "Ghent", confidence=0.1)
-    service.append(conversation, user("Call me Al. I live in Bruges. I'm allergic to nuts."))
-    clock.move(600_000)
-    until(lambda: ("allergy.nuts", "nuts") in values(service))
-    # what a caller set stays, however unsure
-    assert values(service, "location") == [("location", "Ghent")]
-    service.append(conversation, user("Everyone calls me Alec now."))
-    clock.move(600_000)
-    until(lambda: ("preferred_name", "Alec") in values(service))
-    assert [a.value for a in anchors(service, "preferred_name", superseded=True)] == ["Alec", "Al"]
+    assert anchor.create_time.ToMilliseconds() == clock.now - 600_000
+    # what a caller sets is surer, however unsure
+    set_anchor(again, "name", "Al", confidence=0.1)
+    assert values(again) == [("name", "Al")]
+    assert values(again, superseded=True) == [("name", "Al"), ("name", "Alex")]
 
 
-def test_what_the_user_takes_back_holds_no_longer_and_stays_in_the_history(
-    start_server: Start, connect: Connect, clock: MovableClock
+def test_what_is_taken_back_holds_no_longer_and_stays_in_the_history(
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
-    service = connect(start_server(abbreviator="extractive"))
-    service.conversation_of(
-        "My name is Tom. I am vegan. I'm allergic to peanuts. I'm married to Anna. I live in Berlin."
-        " I work at Bosch. I'm allergic to nuts."
-    )
-    clock.move(600_000)
-    until(lambda: len(values(service)) == 7)
-    service.conversation_of(
-        "Please call me Thomas from now on.\nI'm not vegan anymore.\nThe test came back: I'm not"
-        " allergic to peanuts after all.\nAnna and I got divorced.\nI moved: I live in Lisbon now.\n"
-        "I no longer work at Bosch.\nI'm not a pescatarian."
-    )
-    clock.move(600_000)
-    until(lambda: ("location", "Lisbon") in values(service))
-    assert values(service) == [
-        ("allergy.nuts", "nuts"),
-        ("location", "Lisbon"),
-        ("preferred_name", "Thomas"),
-    ]
-    [was] = anchors(service, "diet", superseded=True)
-    assert (was.value, was.superseded_time.ToMilliseconds()) == ("vegan", clock.now - 600_000)
-    # a caller's word is surer than what a rule finds
-    set_anchor(service, "diet", "vegan")
-    service.conversation_of("I'm not vegan anymore. My birthday is on 14 March.")
-    clock.move(600_000)
-    until(lambda: values(service, "birthday"))
-    assert values(service, "diet") == [("diet", "vegan")]
+    found(service, server, "diet", "vegan", 0.8, clock.now)
+    found(service, server, "diet", "", 0.8, clock.now + 1)
+    server.stop()
+    again = connect(start_server())
+    assert values(again) == []
+    [was] = anchors(again, "diet", superseded=True)
+    assert (was.value, was.superseded_time.ToMilliseconds()) == ("vegan", clock.now + 1)
 
 
 @each(

@@ -10,7 +10,6 @@ from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.message import Message, Role, ToolCall
 from recollect_server.domain.notes import MAX_SUMMARY
 from recollect_server.inference.extractive import Extractive
-from recollect_server.inference.statements import anchors_in
 
 THINGS = (
     "reactor",
@@ -216,7 +215,6 @@ def _seconds(turns: int) -> float:
     began = time.process_time()
     Extractive().write_notes(messages, "")
     Extractive().condense(messages, "")
-    anchors_in(messages)
     return time.process_time() - began
 
 

@@ -158,30 +158,6 @@ def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(
     ]
 
 
-@each(
-    ("content", "anchors"),
-    [
-        (
-            "Hi, my name is Alex Meyer and I work as a nurse in Ghent.",
-            {"name": "Alex Meyer", "occupation": "nurse in Ghent"},
-        ),
-        ("Please call me Al.", {"preferred_name": "Al"}),
-        ("I live in New York because of the job.", {"location": "New York"}),
-        ("I prefer short answers, always.", {"preference.answer-length": "short answers"}),
-        ("Call me Tomorrow.", {}),
-        ("Would it help if I live in Paris?", {}),
-        ("Imagine my name is Napoleon.", {}),
-        ('She said "my name is Ann" to him.', {}),
-    ],
-)
-def test_anchors_are_plain_statements_of_the_user(
-    talk: Talk, content: str, anchors: dict[str, str]
-) -> None:
-    notes = Extractive().write_notes(talk(content, "My name is Claude. I live in Switzerland."), "")
-    assert {anchor.key: anchor.value for anchor in notes.anchors} == anchors
-    assert all(anchor.sequence == 2 and 0 < anchor.confidence < 1 for anchor in notes.anchors)
-
-
 def test_who_speaks_is_no_topic() -> None:
     messages = [
         Message(

@@ -108,11 +108,11 @@ def test_a_title_is_sought_anew_on_idle_once_ten_turns_have_passed(
         service.append(conversation, user(f"Pangolins eat ants, fact {number}."))
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
-    assert kinds(naming, conversation) == ["title_assigned", "abbreviation", "anchor"]
+    assert kinds(naming, conversation) == ["title_assigned", "abbreviation"]
     service.append(conversation, user("Pangolins eat ants at night."))
     clock.move(10 * MINUTE)
-    until(lambda: kinds(naming, conversation)[3:])
-    assert kinds(naming, conversation)[3:] == ["abbreviation", "title_assigned"]
+    until(lambda: kinds(naming, conversation)[2:])
+    assert kinds(naming, conversation)[2:] == ["abbreviation", "title_assigned"]
     assert "Pangolins" in service.get(conversation).title
 
 
@@ -174,24 +174,35 @@ def test_what_is_said_after_the_notes_brings_new_ones_even_within_the_same_turn(
 
 
 def test_anchors_come_from_their_message_and_are_not_written_twice(
-    service: Service, naming: RunningServer, clock: MovableClock
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
+    server = start_server(abbreviator="anthropic")
+    service = connect(server)
+
+    def found(*anchors: tuple[str, str, int]) -> list[dict[str, object]]:
+        keys = ("key", "value", "line", "confidence")
+        return [dict(zip(keys, (*it, 0.9), strict=True)) for it in anchors]
+
+    first = found(("name", "Alex", 2), ("location", "Ghent", 3))
+    api.answers = [wrote(NOTES | {"anchors": first})]
     conversation = service.conversation_of("My name is Alex.", "I live in Ghent.")
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
-    service.append(conversation, user("Call me Al. I live in Bruges."))
+    line = service.append(conversation, user("Call me Al. I live in Bruges.")).messages[0].sequence
+    then = found(("location", "Bruges", line), ("preferred_name", "Al", line))
+    api.answers = [wrote(NOTES | {"abbreviation": "In Bruges.", "anchors": first + then})]
     clock.move(10 * MINUTE)
     until(lambda: "Bruges" in service.get(conversation).abbreviation)
-    anchors_listed = [
+    listed = [
         (e["key"], e["value"], e["sequence"])
-        for e in events(naming, conversation)
+        for e in events(server, conversation)
         if e["event"] == "anchor"
     ]
-    assert anchors_listed == [
+    assert listed == [
         ("name", "Alex", 2),
         ("location", "Ghent", 3),
-        ("location", "Bruges", 7),
-        ("preferred_name", "Al", 7),
+        ("location", "Bruges", line),
+        ("preferred_name", "Al", line),
     ]
     assert failure_of(lambda: service.delete(conversation)).reason == "ANCHORS_PRESENT"
     receipt = service.delete(conversation, anchors=2)

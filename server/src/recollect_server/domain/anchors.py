@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from recollect_server.domain.conversation import AnchorSet
 
 TENTATIVE = 0.5
-"""Confidence below which a value that was found takes the place of no surer one. The offline rule
-stays below it.
-"""
+"""Confidence below which a value that was found takes the place of no surer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ def history(given: Iterable[AnchorSet]) -> list[Anchor]:
     In the order of time each takes the place of the one before it. Two kinds do not, and are
     superseded from their beginning: a value that was found, where a caller's holds that is surer;
     and a tentative one that was found, where anything but another tentative one that was found
-    holds, so that an offline guess overrules neither a model nor a caller. A value that is given
+    holds, so that a guess overrules neither a model nor a caller. A value that is given
     again stays what it was: a caller's confidence and source count, of two that were found the
     higher confidence.
     """

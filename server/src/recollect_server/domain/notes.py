@@ -77,13 +77,6 @@ class FoundAnchor:
     """Empty: the user takes back what holds for the key."""
     confidence: float
     sequence: int
-    denies: str = ""
-    """The value that is taken back; empty: whatever holds."""
-
-    def takes_back(self, value: str) -> bool:
-        """Return whether it takes back a value of its key, in any form: `vegan`, `Veganerin`."""
-        one, other = self.denies.casefold(), value.casefold()
-        return not self.value and (one in other or other in one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +99,13 @@ def notes_of(draft: Notes, sequences: Iterable[int], language: str = "") -> Note
         raise WrongNotes("there is no abbreviation")
     lines = frozenset(sequences)
     anchors = [anchor for draft_anchor in draft.anchors if (anchor := _anchor(draft_anchor, lines))]
+    latest = {it.key: it for it in sorted(anchors, key=lambda it: it.sequence)}
     topics = dict.fromkeys(topic for text in draft.topics if (topic := topic_of(text)))
     return Notes(
         abbreviation,
         title_of(draft.title, language),
         tuple(topics)[:MAX_TOPICS],
-        _latest(anchors)[:MAX_ANCHORS],
+        tuple(latest.values())[:MAX_ANCHORS],
         _split(draft.split),
     )
 
@@ -219,16 +213,6 @@ def _anchor(draft: FoundAnchor, sequences: frozenset[int]) -> FoundAnchor | None
         if right
         else None
     )
-
-
-def _latest(anchors: Iterable[FoundAnchor]) -> tuple[FoundAnchor, ...]:
-    """Return of each key the last value, unless it is taken back later, and what is taken back."""
-    latest: dict[tuple[str, str], FoundAnchor] = {}
-    for anchor in sorted(anchors, key=lambda it: it.sequence):
-        if (before := latest.get((anchor.key, ""))) and anchor.takes_back(before.value):
-            del latest[anchor.key, ""]
-        latest[anchor.key, anchor.denies] = anchor
-    return tuple(latest.values())
 
 
 def _split(draft: Split | None) -> Split | None:

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.profile import StatementSpan
+from recollect_server.inference.own_words import MOST_TEXT
 from recollect_server.inference.statement_classes import (
-    MOST_TEXT,
     SentenceFeatures,
     StatementClassifier,
     sentences_of,
@@ -367,7 +367,9 @@ class Embedder:
         offsets = _encoding(self._loaded(), text[: first + MOST_TEXT]).offsets
         most = PIECE if len(codes) // WIDTH <= PIECE else PIECE // 2
         pieces = np.frombuffer(codes, np.uint8).reshape(-1, WIDTH)[:most]
-        return sentences_of(text, first, self.word_codes.values(pieces), offsets[:most])
+        directions = self.word_codes.values(pieces)
+        is_mail = "@" in text[:first]  # the name of the sender
+        return sentences_of(text, first, directions, offsets[:most], is_mail=is_mail)
 
     def is_talk(self, message: str) -> bool:
         """Return whether a short message is small talk (`StatementClassifier.is_talk`). Raises

@@ -37,7 +37,6 @@ from recollect_server.inference.sentences import (
     spoken,
     topical,
 )
-from recollect_server.inference.statements import anchors_in
 from recollect_server.inference.titles import cut, title_in
 from recollect_server.inference.tools import called_in, listed, parted
 
@@ -90,7 +89,6 @@ class Extractive:
             abbreviation or "Nothing was said in words.",
             title or title_of(" ".join(topics[:3]), language) or opening_title(messages, language),
             (*fitting(labels, counts), *topics),
-            anchors_in(messages),
         )
         return notes_of(draft, [message.sequence for message in messages], language)
 

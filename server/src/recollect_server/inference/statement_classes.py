@@ -9,7 +9,7 @@ learned from sentences written for it (`bench/profile`), and lie beside the mode
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from io import BytesIO
 from typing import NamedTuple
@@ -19,20 +19,13 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.languages import speaks_of_asker
 from recollect_server.domain.profile import StatementKind, StatementSpan
-from recollect_server.domain.text import sentence_ends
+from recollect_server.inference.own_words import LONGEST, own_sentences
 from recollect_server.inference.word_codes import QuestionPieces, WordCodes
 
-LONGEST = 300
-"""Characters of a sentence, at the most: a longer one is seldom a fact about somebody."""
-MOST_TEXT = 4000
-"""Characters of a message that are looked at, from its beginning."""
 _ASKING, _CALLING = ("?", "？", "؟"), ("!", "！")
 _QUOTED = re.compile('["“”«»„「」]')
-_QUOTATION = re.compile(
-    '"[^"]{20,}?"(?!\\w)|“[^”]{20,}?”|„[^“”]{20,}?[“”]|«[^»]{20,}?»|「[^」]{8,}?」|『[^』]{8,}?』'
-)
-"""Quotation of what somebody else said or wrote: longer than a name or a title."""
 _CODED = re.compile(r"[{}\[\]<>=_/\\|]")
+_FORM = "/2"  # of what is read of a message: of another one all are read again
 LEAST = 0.45
 """Probability that a sentence is of a class, from which on it is kept."""
 
@@ -68,13 +61,15 @@ def sentences_of(
     first: int,
     directions: NDArray[np.float32],
     offsets: Sequence[tuple[int, int]],
+    *,
+    is_mail: bool,
 ) -> list[SentenceFeatures]:
-    """Return the sentences of a text from a character on that may be its writer's own.
-    `directions` are those of its word pieces, `offsets` where these stand.
+    """Return the sentences of a text from a character on that are its writer's own (see
+    `own_words`). `directions` are those of its word pieces, `offsets` where these stand.
     """
     places = np.array(offsets[: len(directions)], np.int64).reshape(-1, 2)
     sentences: list[SentenceFeatures] = []
-    for start, end in _spans(text[: first + MOST_TEXT], first):
+    for start, end in own_sentences(text, first, is_mail=is_mail):
         inside = (places[:, 0] < end) & (places[:, 1] > start) & (places[:, 1] > places[:, 0])
         if places[-1:, 1].max(initial=0) >= end and inside.any():
             features = features_of(text[start:end], directions[: len(places)][inside])
@@ -104,7 +99,7 @@ class StatementClassifier:
         size = codes.directions + SHOWN + 1
         if (self._weights.shape, self._talk.shape) != ((size, len(StatementKind) + 1), (size, 2)):
             raise ValueError("the weights of its statements are not of its word codes")
-        self.identity = blake2b(file, digest_size=8).hexdigest() + codes.identity
+        self.identity = blake2b(file, digest_size=8).hexdigest() + codes.identity + _FORM
 
     def statements(self, sentences: Sequence["SentenceFeatures"]) -> list[StatementSpan]:
         """Return the statements among sentences."""
@@ -135,26 +130,3 @@ def _probabilities(
     logits = features @ weights[:-1] + weights[-1]
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-
-def _spans(text: str, first: int) -> Iterator[tuple[int, int]]:
-    """Yield where the sentences of a text are that may be its writer's own: no code, no quotations
-    or quoted lines, none that are long.
-    """
-    quotations = [it.span() for it in _QUOTATION.finditer(text, first)]
-    is_code = False
-    start = first
-    for end in [*(it for it in sentence_ends(text) if it > first), len(text)]:
-        sentence = text[start:end]
-        begin = start + len(sentence) - len(sentence.lstrip())
-        stop = start + len(sentence.rstrip())
-        start = end
-        if sentence.lstrip().startswith(("```", "~~~")):
-            is_code = not is_code
-        elif (
-            not is_code
-            and begin < stop <= begin + LONGEST
-            and text[begin] != ">"
-            and not any(left < stop and begin < right for left, right in quotations)
-        ):
-            yield begin, stop
