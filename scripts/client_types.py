@@ -52,7 +52,8 @@ MODULES = {
         "CheckpointThread CheckpointThreadPage"
     ),
     "context": (
-        "ContextTier ContextFormat RecallDial StatementKind ProfileStatement ContextBudget "
+        "ContextTier ContextFormat RecallDial StatementKind ProfileStatement UserProfile "
+        "ContextBudget "
         "ConversationPart AnchorSource Anchor TurnMemory "
         "TurnMemoryPage ContextMessage "
         "RecalledSource TierAllocation DroppedMessage GroupMessage BuiltContext TierTransition "
@@ -122,6 +123,10 @@ ANSWERS = {
     "CheckpointThreadPage": (
         "ListThreadsResponse",
         "A page of threads. Iterating over it gives the threads.",
+    ),
+    "UserProfile": (
+        "GetProfileResponse",
+        "Statements of users about themselves, and about how they want to be answered.",
     ),
     "BuiltContext": (
         "BuildContextResponse",

@@ -12,10 +12,12 @@ import orjson
 import pytest
 from recollect.v1 import context_pb2
 from recollect.v1 import conversation_service_pb2 as conversation_api
+from recollect.v1 import recall_service_pb2 as recall_api
+from recollect.v1.context_pb2 import ProfileStatement
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.context.conftest import built
-from tests.server.conftest import Connect, Service, agent, user
+from tests.server.conftest import Connect, Service, agent, failure_of, user
 from tests.waiting import until, until_embedded
 
 XML, RECALL = context_pb2.CONTEXT_FORMAT_XML, context_pb2.CONTEXT_FORMAT_RECALL_BLOCK
@@ -88,6 +90,75 @@ def test_what_a_user_says_of_themself_is_in_every_context(
     root = ElementTree.fromstring(answer.rendered)  # noqa: S314 - made here
     assert [it.text for it in root.findall("profile/*")] == statements
     assert root.find("recalled") is None  # small talk recalls nothing
+
+
+def test_what_somebody_else_wrote_is_no_statement_of_the_user(
+    service: Service, server: RunningServer
+) -> None:
+    fact = "I am allergic to peanuts."
+    others = (
+        f"---------- Forwarded message from Kim Roe ----------\n{fact}",
+        f"What does my neighbour want?\n\nHello, I'm Paul Green. {fact}",
+        f"Write a short story in the first person. My name is Jack. {fact}",
+        f"Ana: {fact}\nBob: I live in Rome.",
+    )
+    service.conversation_of("I live in Porto.", *others)
+    know(service, server, "I live in Porto.")
+    assert texts(service) == ["I live in Porto."]
+
+
+def profile(service: Service) -> list[ProfileStatement]:
+    return list(service.recall.GetProfile(recall_api.GetProfileRequest()).statements)
+
+
+def leave_out(service: Service, it: ProfileStatement, request_id: str = "") -> None:
+    service.recall.RemoveProfileStatement(
+        recall_api.RemoveProfileStatementRequest(
+            conversation_id=it.conversation_id,
+            sequence=it.sequence,
+            start=it.start,
+            request_id=request_id,
+        )
+    )
+
+
+def test_a_statement_is_left_out_with_its_copies_until_it_is_said_again(
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
+) -> None:
+    allergy, other = "I'm allergic to peanuts.", "I live in Porto."
+    there = service.conversation_of(f"Hello. {allergy} {other}")
+    clock.move(1000)
+    know(service, server, allergy, other)
+    [it] = [one for one in profile(service) if one.text == allergy]
+    assert (it.conversation_id, it.sequence, it.start) == (there, 2, len("Hello. "))
+    wrong = ProfileStatement(conversation_id=there, sequence=2, start=1)
+    assert failure_of(lambda: leave_out(service, wrong)).reason == "NOT_FOUND"
+    leave_out(service, it, "r1")
+    leave_out(service, it, "r1")  # the answer was lost
+    leave_out(service, it)
+    assert texts(service) == [one.text for one in profile(service)] == [other]
+    fork = service.conversations.Fork(conversation_api.ForkRequest(conversation_id=there))
+    until_embedded(service, server)
+    assert [one.text for one in profile(service)] == [other]
+    assert service.load(fork.conversation.id).messages[0].content.endswith(other)
+    server.stop()
+    again = start_server(embedder="onnx")
+    assert [one.text for one in profile(connect(again))] == [other]
+    clock.move(1000)
+    connect(again).conversation_of(allergy)
+    until(lambda: {it.text for it in profile(connect(again))} == {allergy, other})
+
+
+def test_a_profile_without_the_model_says_why_it_is_empty(
+    start_server: Start, connect: Connect
+) -> None:
+    service = connect(start_server())
+    answer = service.recall.GetProfile(recall_api.GetProfileRequest())
+    assert (list(answer.statements), "switched off" in answer.degraded) == ([], True)
 
 
 def test_instructions_come_first_and_the_newest_of_a_kind_before_older_ones(

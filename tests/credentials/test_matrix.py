@@ -47,6 +47,8 @@ ALLOWED = {
     "RecallService.ListAnchors": "brain panel reader admin",
     "RecallService.SetAnchor": "brain admin",
     "RecallService.DeleteAnchor": "brain admin",
+    "RecallService.GetProfile": "brain panel reader admin",
+    "RecallService.RemoveProfileStatement": "brain admin",
     "InsightService.Usage": "brain panel reader admin",
     "InsightService.TopicsOverTime": "brain panel reader admin",
     "InsightService.ChannelActivity": "brain panel reader admin",

@@ -39,6 +39,13 @@ type RecallServiceClient interface {
 	// Forget an anchor and the values that it superseded, for good; the messages stay in their
 	// conversation. Fails with ERROR_REASON_NOT_FOUND if there is none.
 	DeleteAnchor(ctx context.Context, in *DeleteAnchorRequest, opts ...grpc.CallOption) (*DeleteAnchorResponse, error)
+	// Return the profile: what users said of themselves and how they want to be answered, as contexts
+	// have it, but whole.
+	GetProfile(ctx context.Context, in *GetProfileRequest, opts ...grpc.CallOption) (*GetProfileResponse, error)
+	// Leave a statement out of the profile from now on, with every copy of it that was said until
+	// then; the message stays in its conversation. Fails with ERROR_REASON_NOT_FOUND if the profile
+	// has none there.
+	RemoveProfileStatement(ctx context.Context, in *RemoveProfileStatementRequest, opts ...grpc.CallOption) (*RemoveProfileStatementResponse, error)
 }
 
 type recallServiceClient struct {
@@ -121,6 +128,24 @@ func (c *recallServiceClient) DeleteAnchor(ctx context.Context, in *DeleteAnchor
 	return out, nil
 }
 
+func (c *recallServiceClient) GetProfile(ctx context.Context, in *GetProfileRequest, opts ...grpc.CallOption) (*GetProfileResponse, error) {
+	out := new(GetProfileResponse)
+	err := c.cc.Invoke(ctx, "/recollect.v1.RecallService/GetProfile", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *recallServiceClient) RemoveProfileStatement(ctx context.Context, in *RemoveProfileStatementRequest, opts ...grpc.CallOption) (*RemoveProfileStatementResponse, error) {
+	out := new(RemoveProfileStatementResponse)
+	err := c.cc.Invoke(ctx, "/recollect.v1.RecallService/RemoveProfileStatement", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RecallServiceServer is the server API for RecallService service.
 // All implementations must embed UnimplementedRecallServiceServer
 // for forward compatibility
@@ -147,6 +172,13 @@ type RecallServiceServer interface {
 	// Forget an anchor and the values that it superseded, for good; the messages stay in their
 	// conversation. Fails with ERROR_REASON_NOT_FOUND if there is none.
 	DeleteAnchor(context.Context, *DeleteAnchorRequest) (*DeleteAnchorResponse, error)
+	// Return the profile: what users said of themselves and how they want to be answered, as contexts
+	// have it, but whole.
+	GetProfile(context.Context, *GetProfileRequest) (*GetProfileResponse, error)
+	// Leave a statement out of the profile from now on, with every copy of it that was said until
+	// then; the message stays in its conversation. Fails with ERROR_REASON_NOT_FOUND if the profile
+	// has none there.
+	RemoveProfileStatement(context.Context, *RemoveProfileStatementRequest) (*RemoveProfileStatementResponse, error)
 	mustEmbedUnimplementedRecallServiceServer()
 }
 
@@ -177,6 +209,12 @@ func (UnimplementedRecallServiceServer) SetAnchor(context.Context, *SetAnchorReq
 }
 func (UnimplementedRecallServiceServer) DeleteAnchor(context.Context, *DeleteAnchorRequest) (*DeleteAnchorResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method DeleteAnchor not implemented")
+}
+func (UnimplementedRecallServiceServer) GetProfile(context.Context, *GetProfileRequest) (*GetProfileResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method GetProfile not implemented")
+}
+func (UnimplementedRecallServiceServer) RemoveProfileStatement(context.Context, *RemoveProfileStatementRequest) (*RemoveProfileStatementResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method RemoveProfileStatement not implemented")
 }
 func (UnimplementedRecallServiceServer) mustEmbedUnimplementedRecallServiceServer() {}
 
@@ -335,6 +373,42 @@ func _RecallService_DeleteAnchor_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RecallService_GetProfile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetProfileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RecallServiceServer).GetProfile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/recollect.v1.RecallService/GetProfile",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RecallServiceServer).GetProfile(ctx, req.(*GetProfileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RecallService_RemoveProfileStatement_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveProfileStatementRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RecallServiceServer).RemoveProfileStatement(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/recollect.v1.RecallService/RemoveProfileStatement",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RecallServiceServer).RemoveProfileStatement(ctx, req.(*RemoveProfileStatementRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 var _RecallService_serviceDesc = grpc.ServiceDesc{
 	ServiceName: "recollect.v1.RecallService",
 	HandlerType: (*RecallServiceServer)(nil),
@@ -370,6 +444,14 @@ var _RecallService_serviceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteAnchor",
 			Handler:    _RecallService_DeleteAnchor_Handler,
+		},
+		{
+			MethodName: "GetProfile",
+			Handler:    _RecallService_GetProfile_Handler,
+		},
+		{
+			MethodName: "RemoveProfileStatement",
+			Handler:    _RecallService_RemoveProfileStatement_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -17,6 +17,7 @@ from recollect._types.context import (
     RecallDial,
     TierTransition,
     TierTransitionPage,
+    UserProfile,
 )
 from recollect._types.recall import (
     DateRange,
@@ -239,6 +240,43 @@ class Recall:
         >>> forgotten = await client.recall.delete_anchor("name")
         """
         return await self._invoker.run(calls.DELETE_ANCHOR(key=key, request_id=request_id), timeout)
+
+    async def get_profile(
+        self,
+        *,
+        timeout: float | None = None,
+    ) -> UserProfile:
+        """Return the profile: what users said of themselves and how they want to be answered, in
+        their own words, each with its place. `degraded` says why some may be missing.
+
+        >>> for it in (await client.recall.get_profile()).statements:
+        ...     print(it.kind.name, it.text, it.time)
+        """
+        return await self._invoker.run(calls.GET_PROFILE(), timeout)
+
+    async def remove_profile_statement(
+        self,
+        conversation_id: str,
+        sequence: int,
+        start: int | None = None,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Leave a statement out of the profile from now on, with the copies of it that forks have;
+        the message stays. `sequence` and `start` are those of the statement.
+
+        >>> await client.recall.remove_profile_statement(it.conversation_id, it.sequence, it.start)
+        """
+        await self._invoker.run(
+            calls.REMOVE_PROFILE_STATEMENT(
+                conversation_id=conversation_id,
+                sequence=sequence,
+                start=start,
+                request_id=request_id,
+            ),
+            timeout,
+        )
 
     def list_tier_transitions(
         self,

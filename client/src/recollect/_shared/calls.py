@@ -46,6 +46,7 @@ from recollect._types.context import (
     BuiltContext,
     TierTransitionPage,
     TurnMemoryPage,
+    UserProfile,
 )
 from recollect._types.conversation import (
     AppendedTurn,
@@ -193,4 +194,6 @@ BUILD_CONTEXT = _recall("BuildContext", reading(BuiltContext))
 LIST_ANCHORS = _recall("ListAnchors", answers.anchor_page)
 SET_ANCHOR = _recall("SetAnchor", reading(Anchor, "anchor"))
 DELETE_ANCHOR = _recall("DeleteAnchor", answers.several(Anchor, "anchors"))
+GET_PROFILE = _recall("GetProfile", reading(UserProfile))
+REMOVE_PROFILE_STATEMENT = _recall("RemoveProfileStatement", lambda _: None)
 LIST_TIER_TRANSITIONS = _recall("ListTierTransitions", reading(TierTransitionPage))

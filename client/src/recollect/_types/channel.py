@@ -3,7 +3,9 @@
 
 from dataclasses import dataclass
 
-from recollect._types.conversation import Conversation
+from recollect._types.conversation import (
+    Conversation,
+)
 from recollect._types.external import (
     Escalation,
     ExternalCommunication,

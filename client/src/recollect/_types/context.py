@@ -128,6 +128,22 @@ class ProfileStatement:
     """The sender of its message, where that names one."""
     score: float = 0.0
     """Probability, from 0 to 1, that it is such a statement."""
+    start: int = 0
+    """The first character of the sentence in the message's content. Conversation, line and this
+    name the statement (RemoveProfileStatement).
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserProfile:
+    """Statements of users about themselves, and about how they want to be answered."""
+
+    statements: tuple[ProfileStatement, ...] = ()
+    """The statements, in the order in which they get room in a context: instructions, then one
+    of each kind in turns, the newest of each first. The 200 surest, where there are more.
+    """
+    degraded: str = ""
+    """Why some may be missing; empty if none are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,6 +234,7 @@ class ProfileStatement(_message.Message):
     TIME_FIELD_NUMBER: _builtins.int
     SENDER_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The sentence, on one line."""
     kind: Global___StatementKind.ValueType
@@ -246,6 +247,10 @@ class ProfileStatement(_message.Message):
     """The sender of its message, where that names one."""
     score: _builtins.float
     """Probability, from 0 to 1, that it is such a statement."""
+    start: _builtins.int
+    """The first character of the sentence in the message's content. Conversation, line and this name
+    the statement (RemoveProfileStatement).
+    """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """The time at which it was said."""
@@ -260,10 +265,11 @@ class ProfileStatement(_message.Message):
         time: _timestamp_pb2.Timestamp | None = ...,
         sender: _builtins.str = ...,
         score: _builtins.float = ...,
+        start: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kind", b"kind", "score", b"score", "sender", b"sender", "sequence", b"sequence", "text", b"text", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kind", b"kind", "score", b"score", "sender", b"sender", "sequence", b"sequence", "start", b"start", "text", b"text", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

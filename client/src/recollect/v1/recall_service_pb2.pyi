@@ -842,3 +842,101 @@ class DeleteAnchorResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteAnchorResponse: _TypeAlias = DeleteAnchorResponse  # noqa: Y015
+
+@_typing.final
+class GetProfileRequest(_message.Message):
+    """Request for the profile."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetProfileRequest: _TypeAlias = GetProfileRequest  # noqa: Y015
+
+@_typing.final
+class GetProfileResponse(_message.Message):
+    """Response of GetProfile."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATEMENTS_FIELD_NUMBER: _builtins.int
+    DEGRADED_FIELD_NUMBER: _builtins.int
+    degraded: _builtins.str
+    """Why some may be missing; empty if none are."""
+    @_builtins.property
+    def statements(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ProfileStatement]:
+        """The statements, in the order in which they get room in a context: instructions, then one of each
+        kind in turns, the newest of each first. The 200 surest, where there are more.
+        """
+
+    def __init__(
+        self,
+        *,
+        statements: _abc.Iterable[_context_pb2.ProfileStatement] | None = ...,
+        degraded: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["degraded", b"degraded", "statements", b"statements"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetProfileResponse: _TypeAlias = GetProfileResponse  # noqa: Y015
+
+@_typing.final
+class RemoveProfileStatementRequest(_message.Message):
+    """Request to leave a statement out of the profile."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """As in ProfileStatement. Required."""
+    sequence: _builtins.int
+    """As in ProfileStatement. Required."""
+    start: _builtins.int
+    """As in ProfileStatement."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService)."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        start: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "request_id", b"request_id", "sequence", b"sequence", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveProfileStatementRequest: _TypeAlias = RemoveProfileStatementRequest  # noqa: Y015
+
+@_typing.final
+class RemoveProfileStatementResponse(_message.Message):
+    """Response of RemoveProfileStatement."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveProfileStatementResponse: _TypeAlias = RemoveProfileStatementResponse  # noqa: Y015

@@ -78,6 +78,16 @@ class RecallServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_recall__service__pb2.DeleteAnchorRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_recall__service__pb2.DeleteAnchorResponse.FromString,
                 _registered_method=True)
+        self.GetProfile = channel.unary_unary(
+                '/recollect.v1.RecallService/GetProfile',
+                request_serializer=recollect_dot_v1_dot_recall__service__pb2.GetProfileRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_recall__service__pb2.GetProfileResponse.FromString,
+                _registered_method=True)
+        self.RemoveProfileStatement = channel.unary_unary(
+                '/recollect.v1.RecallService/RemoveProfileStatement',
+                request_serializer=recollect_dot_v1_dot_recall__service__pb2.RemoveProfileStatementRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_recall__service__pb2.RemoveProfileStatementResponse.FromString,
+                _registered_method=True)
 
 
 class RecallServiceServicer(object):
@@ -149,6 +159,23 @@ class RecallServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetProfile(self, request, context):
+        """Return the profile: what users said of themselves and how they want to be answered, as contexts
+        have it, but whole.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveProfileStatement(self, request, context):
+        """Leave a statement out of the profile from now on, with every copy of it that was said until
+        then; the message stays in its conversation. Fails with ERROR_REASON_NOT_FOUND if the profile
+        has none there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RecallServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -191,6 +218,16 @@ def add_RecallServiceServicer_to_server(servicer, server):
                     servicer.DeleteAnchor,
                     request_deserializer=recollect_dot_v1_dot_recall__service__pb2.DeleteAnchorRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_recall__service__pb2.DeleteAnchorResponse.SerializeToString,
+            ),
+            'GetProfile': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetProfile,
+                    request_deserializer=recollect_dot_v1_dot_recall__service__pb2.GetProfileRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_recall__service__pb2.GetProfileResponse.SerializeToString,
+            ),
+            'RemoveProfileStatement': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveProfileStatement,
+                    request_deserializer=recollect_dot_v1_dot_recall__service__pb2.RemoveProfileStatementRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_recall__service__pb2.RemoveProfileStatementResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -413,6 +450,60 @@ class RecallService(object):
             '/recollect.v1.RecallService/DeleteAnchor',
             recollect_dot_v1_dot_recall__service__pb2.DeleteAnchorRequest.SerializeToString,
             recollect_dot_v1_dot_recall__service__pb2.DeleteAnchorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetProfile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.RecallService/GetProfile',
+            recollect_dot_v1_dot_recall__service__pb2.GetProfileRequest.SerializeToString,
+            recollect_dot_v1_dot_recall__service__pb2.GetProfileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveProfileStatement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.RecallService/RemoveProfileStatement',
+            recollect_dot_v1_dot_recall__service__pb2.RemoveProfileStatementRequest.SerializeToString,
+            recollect_dot_v1_dot_recall__service__pb2.RemoveProfileStatementResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -63,6 +63,15 @@ class RecallServiceStub:
     """Forget an anchor and the values that it superseded, for good; the messages stay in their
     conversation. Fails with ERROR_REASON_NOT_FOUND if there is none.
     """
+    GetProfile: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.GetProfileRequest, _recall_service_pb2.GetProfileResponse]
+    """Return the profile: what users said of themselves and how they want to be answered, as contexts
+    have it, but whole.
+    """
+    RemoveProfileStatement: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.RemoveProfileStatementRequest, _recall_service_pb2.RemoveProfileStatementResponse]
+    """Leave a statement out of the profile from now on, with every copy of it that was said until
+    then; the message stays in its conversation. Fails with ERROR_REASON_NOT_FOUND if the profile
+    has none there.
+    """
 
 @_typing.type_check_only
 class RecallServiceAsyncStub(RecallServiceStub):
@@ -98,6 +107,15 @@ class RecallServiceAsyncStub(RecallServiceStub):
     DeleteAnchor: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.DeleteAnchorRequest, _recall_service_pb2.DeleteAnchorResponse]  # type: ignore[assignment]
     """Forget an anchor and the values that it superseded, for good; the messages stay in their
     conversation. Fails with ERROR_REASON_NOT_FOUND if there is none.
+    """
+    GetProfile: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.GetProfileRequest, _recall_service_pb2.GetProfileResponse]  # type: ignore[assignment]
+    """Return the profile: what users said of themselves and how they want to be answered, as contexts
+    have it, but whole.
+    """
+    RemoveProfileStatement: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.RemoveProfileStatementRequest, _recall_service_pb2.RemoveProfileStatementResponse]  # type: ignore[assignment]
+    """Leave a statement out of the profile from now on, with every copy of it that was said until
+    then; the message stays in its conversation. Fails with ERROR_REASON_NOT_FOUND if the profile
+    has none there.
     """
 
 class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -179,6 +197,27 @@ class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_recall_service_pb2.DeleteAnchorResponse, _abc.Awaitable[_recall_service_pb2.DeleteAnchorResponse]]:
         """Forget an anchor and the values that it superseded, for good; the messages stay in their
         conversation. Fails with ERROR_REASON_NOT_FOUND if there is none.
+        """
+
+    @_abc_1.abstractmethod
+    def GetProfile(
+        self,
+        request: _recall_service_pb2.GetProfileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_recall_service_pb2.GetProfileResponse, _abc.Awaitable[_recall_service_pb2.GetProfileResponse]]:
+        """Return the profile: what users said of themselves and how they want to be answered, as contexts
+        have it, but whole.
+        """
+
+    @_abc_1.abstractmethod
+    def RemoveProfileStatement(
+        self,
+        request: _recall_service_pb2.RemoveProfileStatementRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_recall_service_pb2.RemoveProfileStatementResponse, _abc.Awaitable[_recall_service_pb2.RemoveProfileStatementResponse]]:
+        """Leave a statement out of the profile from now on, with every copy of it that was said until
+        then; the message stays in its conversation. Fails with ERROR_REASON_NOT_FOUND if the profile
+        has none there.
         """
 
 def add_RecallServiceServicer_to_server(servicer: RecallServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

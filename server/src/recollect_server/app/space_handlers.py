@@ -16,6 +16,7 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.insight import Insight
+from recollect_server.services.profile import UserProfile
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.removals import Removals
@@ -108,9 +109,11 @@ def space_handlers(
 def recall_handlers(
     services: SearchServices, live: Live[Settings], answers: Answers, seal: CursorSeal
 ) -> RecallHandlers:
+    profile = UserProfile(services.space, services.meaning, services.anchors)
     builder = ContextBuilder(
         services.space,
         services.meaning,
+        profile,
         services.anchors,
         services.tiers,
         live.view(_choosing),
@@ -120,6 +123,7 @@ def recall_handlers(
     return RecallHandlers(
         services.recall,
         services.anchors,
+        profile,
         builder,
         services.tiers,
         answers,

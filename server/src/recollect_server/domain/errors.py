@@ -9,6 +9,7 @@ RecollectError
 │   ├── CommunicationNotFound
 │   ├── EscalationNotFound
 │   ├── AnchorNotFound
+│   ├── StatementNotFound
 │   ├── IdentityNotFound
 │   ├── SpaceNotFound
 │   └── TokenNotFound
@@ -140,6 +141,13 @@ class AnchorNotFound(NothingNamed):
 
     def __init__(self, key: str) -> None:
         super().__init__("anchor", key)
+
+
+class StatementNotFound(NothingNamed):
+    """The profile has no such statement."""
+
+    def __init__(self, conversation_id: str, sequence: int, start: int) -> None:
+        super().__init__("statement", f"{conversation_id} {sequence} {start}")
 
 
 class IdentityNotFound(NothingNamed):

@@ -45,6 +45,8 @@ class ProfileStatement:
     conversation_id: str
     sequence: int
     """Line of its message in the transcript."""
+    start: int
+    """Its first character in the message's content."""
     probability: float
     sender: str = ""
 

@@ -146,6 +146,13 @@ class Anchors:
                 log.warning("log_not_emptied", key=key)
             return removed
 
+    def leave_out(self, key: str, request: RequestKey | None) -> None:
+        """Record, durably on return, that what was found for a key until now does not count."""
+        with self._space.exclusive(request=request.id if request else key), self._file.lock:
+            if not (request and self._known(request)):
+                stamp = Stamp(request.id, request.hash) if request else Stamp()
+                self._file.append(Entry(AnchorForgotten(key, self._space.clock()), stamp))
+
     # Inside ---------------------------------------------------------------------------------------
 
     def _added(self, content: AnchorSet, request: RequestKey | None) -> Anchor:

@@ -9,9 +9,14 @@ once.
 from collections import defaultdict
 from dataclasses import dataclass
 
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import (
+    IndexUnavailable,
+    StatementNotFound,
+    StorageUnavailable,
+)
 from recollect_server.domain.profile import ProfileStatement, StatementSpan, by_turns
 from recollect_server.domain.text import one_line
+from recollect_server.services.anchors import Anchors
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.statements import read_statements
 from recollect_server.services.space.events import (
@@ -21,6 +26,7 @@ from recollect_server.services.space.events import (
     Resting,
     Unindexed,
 )
+from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
 from recollect_server.storage.index.messages import Place
@@ -29,6 +35,11 @@ from recollect_server.storage.vectors.file import VectorsUnavailable
 _READ = 200  # statements that are read, in the order in which they get room
 _SURE = (0.8, 0.6)
 """Probabilities from which statements are read, and get room, before others."""
+
+
+def _key(conversation_id: str, sequence: int, start: int) -> str:
+    """Return the key of a statement in the ledger of anchors: no anchor's key has a slash."""
+    return f"profile/{conversation_id}/{sequence}/{start}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +53,9 @@ class _At:
 class UserProfile:
     """The profile of a space. Safe to call from any thread."""
 
-    def __init__(self, space: Space, meaning: Meaning) -> None:
+    def __init__(self, space: Space, meaning: Meaning, anchors: Anchors) -> None:
         self._space = space
+        self._anchors = anchors
         self._meaning = meaning
         self._read: tuple[object, list[ProfileStatement]] = (None, [])
         self._removals = 0
@@ -55,6 +67,13 @@ class UserProfile:
         self._removals += 1
         self._read = None, []
 
+    @property
+    def lack(self) -> str:
+        """Reason why statements may be missing; empty if none are."""
+        if not self._meaning.on:
+            return "it is read with the embedding model, which is switched off"
+        return self._meaning.backlog()
+
     def statements(self) -> list[ProfileStatement]:
         """Return what users said of themselves and how they want to be answered, in the order in
         which it gets room. Empty where nothing is embedded. Raises DataUnavailable.
@@ -63,7 +82,8 @@ class UserProfile:
             return []
         try:
             store = self._meaning.store()
-            version = store, store.statements_version, self._removals, self._space.index
+            marks = self._space.anchors.version
+            version = store, store.statements_version, self._removals, self._space.index, marks
             read_at, statements = self._read
             if read_at != version:
                 statements = self._from_transcripts()
@@ -71,6 +91,19 @@ class UserProfile:
         except VectorsUnavailable as error:
             raise IndexUnavailable(str(error)) from error
         return statements
+
+    def leave_out(self, conversation_id: str, sequence: int, start: int, request_id: str) -> None:
+        """Leave a statement, and every copy of it that was said until now, out of the profile from
+        now on. Raises StatementNotFound, RequestIdReused, DataUnavailable.
+        """
+        place = _key(conversation_id, sequence, start)
+        request = key_of("RemoveProfileStatement", request_id, {"place": place})
+        if place not in self._space.anchors.forgotten() and not any(
+            (it.conversation_id, it.sequence, it.start) == (conversation_id, sequence, start)
+            for it in self.statements()
+        ):
+            raise StatementNotFound(conversation_id, sequence, start)
+        self._anchors.leave_out(place, request)
 
     def _from_transcripts(self) -> list[ProfileStatement]:
         chosen = self._chosen()
@@ -94,21 +127,27 @@ class UserProfile:
                 raise messages
             for message in messages:
                 texts[name, message.sequence] = message.content, message.sender
+        forgotten = self._space.anchors.forgotten()
         by_text: dict[str, ProfileStatement] = {}
+        left_out: dict[str, int] = {}
         for it in chosen:
             content, sender = texts.get((it.conversation_id, it.line), ("", ""))
-            text = one_line(content[it.statement.start : it.statement.end])
-            if text and text.lower() not in by_text:
+            start = it.statement.start
+            text = one_line(content[start : it.statement.end])
+            if (until := forgotten.get(_key(it.conversation_id, it.line, start))) is not None:
+                left_out[text.lower()] = max(until, left_out.get(text.lower(), 0))
+            elif text and text.lower() not in by_text:
                 by_text[text.lower()] = ProfileStatement(
                     text,
                     it.statement.kind,
                     it.time,
                     it.conversation_id,
                     it.line,
+                    start,
                     it.statement.probability,
                     sender,
                 )
-        return by_turns(by_text.values())
+        return by_turns(it for text, it in by_text.items() if it.time > left_out.get(text, -1))
 
     def _chosen(self) -> list[_At]:
         """Return where the statements stand that are read: the surest before others, of about

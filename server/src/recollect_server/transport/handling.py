@@ -65,6 +65,7 @@ ADMINISTRATIVE = frozenset(
         "ConversationService.RedactMessage",
         "ConversationService.RegenerateNotes",
         "RecallService.DeleteAnchor",
+        "RecallService.RemoveProfileStatement",
         "CheckpointService.RemoveRecords",
         "CheckpointService.DeleteThread",
         "ChannelService.AddOwnerIdentity",

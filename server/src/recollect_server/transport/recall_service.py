@@ -17,6 +17,7 @@ from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
 from recollect_server.services.context.inquiry import RecallDial
 from recollect_server.services.context.parts import LAST_TURN, CallersParts, ConversationPart
+from recollect_server.services.profile import UserProfile
 from recollect_server.services.recall.recall import Answer, Recall
 from recollect_server.services.recall.results import Hit, LegScore, Result, ResultLimits
 from recollect_server.services.tiers import Tiers
@@ -48,6 +49,7 @@ class RecallHandlers:
         self,
         recall: Recall,
         anchors: Anchors,
+        profile: UserProfile,
         builder: ContextBuilder,
         tiers: Tiers,
         answers: Answers,
@@ -60,6 +62,7 @@ class RecallHandlers:
         """
         self._recall = recall
         self._anchors = anchors
+        self._profile = profile
         self._builder = builder
         self._tiers = tiers
         self._answers = answers
@@ -191,6 +194,18 @@ class RecallHandlers:
     ) -> api.DeleteAnchorResponse:
         anchors = self._anchors.delete(request.key, request.request_id)
         return api.DeleteAnchorResponse(anchors=[anchor_to(anchor) for anchor in anchors])
+
+    def GetProfile(self, request: api.GetProfileRequest, call: Call) -> api.GetProfileResponse:
+        statements = map(_statement_to, self._profile.statements())
+        return api.GetProfileResponse(statements=statements, degraded=self._profile.lack)
+
+    def RemoveProfileStatement(
+        self, request: api.RemoveProfileStatementRequest, call: Call
+    ) -> api.RemoveProfileStatementResponse:
+        self._profile.leave_out(
+            request.conversation_id, request.sequence, request.start, request.request_id
+        )
+        return api.RemoveProfileStatementResponse()
 
 
 def _part(part: context_pb2.ConversationPart) -> ConversationPart:
@@ -383,4 +398,5 @@ def _statement_to(it: ProfileStatement) -> context_pb2.ProfileStatement:
         time=timestamp(it.time),
         sender=it.sender,
         score=it.probability,
+        start=it.start,
     )

@@ -33,6 +33,7 @@ from recollect.cli.importing import import_
 from recollect.cli.owners import owners
 from recollect.cli.parties import communications, escalations
 from recollect.cli.printing import harmless
+from recollect.cli.profile import profile
 from recollect.cli.profiles import PROFILE, use_profile
 from recollect.cli.statistics import stats
 from recollect.cli.tailing import tail
@@ -48,7 +49,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Read them": (show, tail, open_),
     "Write and change": (
         *(chat, fork, switch, rename, topics, notes, turn_memory, redo_notes),
-        *(anchors, metadata, model),
+        *(anchors, profile, metadata, model),
     ),
     "Keep, move and remove": (archive, export, import_, redact, delete, delete_many, threads),
     "Answer third parties": (communications, escalations, owners),

@@ -84,6 +84,7 @@ class ContextBuilder:
         self,
         space: Space,
         meaning: Meaning,
+        profile: UserProfile,
         anchors: Anchors,
         tiers: Tiers,
         choosing: Live[Choosing],
@@ -95,7 +96,7 @@ class ContextBuilder:
         """
         self._space = space
         self._meaning = meaning
-        self._profile = UserProfile(space, meaning)
+        self._profile = profile
         self._anchors = anchors
         self._tiers = tiers
         self._choosing = choosing

@@ -1,0 +1,64 @@
+"""`recollect profile`: what is known of the user, in the words that were said."""
+
+import click
+
+from recollect.cli.commands import Commands
+from recollect.cli.options import (
+    CONVERSATION,
+    MAX_NUMBER,
+    Shell,
+    WholeNumber,
+    confirm,
+    with_shell,
+    with_yes,
+)
+from recollect.cli.printing import clean, console, json_lines, local, one_line
+
+
+@click.group(cls=Commands)
+def profile() -> None:
+    """Show what users said of themselves and how they want to be answered, and take it away."""
+
+
+@profile.command("list")
+@with_shell
+def list_(shell: Shell) -> None:
+    """List the profile, in the order in which it gets room in a context."""
+    answer = shell.client.recall.get_profile()
+    if shell.as_json:
+        json_lines(answer.statements)
+        return
+    out = console()
+    if not answer.statements:
+        out.print("Nothing is known.")
+    for it in answer.statements:
+        sender = f" by {it.sender}" if it.sender else ""
+        out.print(one_line(it.text, "bold"))
+        out.print(
+            one_line(
+                f"  {it.kind.value}, said {local(it.time)}{sender}, from {it.conversation_id}"
+                f" {it.sequence} {it.start}",
+                "dim",
+            )
+        )
+    if answer.degraded:
+        out.print(clean(f"Some may be missing: {answer.degraded}."))
+
+
+@profile.command()
+@click.argument("conversation", type=CONVERSATION)
+@click.argument("sequence", type=WholeNumber(1, MAX_NUMBER))
+@click.argument("start", type=WholeNumber(0, MAX_NUMBER), default=0)
+@with_yes
+@with_shell
+def remove(shell: Shell, conversation: str, sequence: int, start: int, yes: bool) -> None:
+    """Leave a statement out of the profile from now on, by its place as `profile list` shows it:
+    CONVERSATION, SEQUENCE and START. What was said stays in its conversation.
+
+    It asks first on a terminal; elsewhere it needs --yes.
+    """
+    if not yes:
+        confirm("Leave it out of the profile?")
+    shell.client.recall.remove_profile_statement(conversation, sequence, start)
+    if not shell.as_json:
+        console().print("It is in no context any more.")
