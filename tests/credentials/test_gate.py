@@ -58,11 +58,31 @@ def test_callers_differ_by_connection_until_there_is_a_token(
     tokens = tokens_of(tmp_path, clock)
     gate = Gate("default", tokens)
     presented = [("authorization", f"Bearer {WRONG}")]
-    assert gate.caller_of(presented, lambda: "peer") == "peer"
+    assert gate.caller_of(presented, lambda: "peer") == ("peer", "default")
     token, text = tokens.create(grant("reader"))
     presented_too = [("authorization", f"Bearer {text}")]
-    assert gate.caller_of(presented_too, lambda: "peer") == token.id
+    assert gate.caller_of(presented_too, lambda: "peer") == (token.id, "default")
     assert gate.caller_of(presented, lambda: "peer") is None
+
+
+def test_a_caller_counts_as_another_one_in_each_space_that_its_token_is_for(
+    tmp_path: Path, clock: MovableClock
+) -> None:
+    tokens = tokens_of(tmp_path, clock)
+    gate = Gate("default", tokens)
+
+    def space(name: str, *presented: tuple[str, str]) -> str:
+        caller = gate.caller_of([*presented, ("recollect-space", name)], lambda: "peer")
+        assert caller is not None
+        return caller[1]
+
+    assert [space("home"), space("No space!")] == ["home", ""]
+    _, text = tokens.create(grant("brain", "home", "work"))
+    token = ("authorization", f"Bearer {text}")
+    assert [space("work", token), space("else", token)] == ["work", ""]
+    caller = gate.caller_of([token], lambda: "peer")
+    assert caller is not None
+    assert caller[1] == "home"
 
 
 def test_a_server_may_ask_for_tokens_before_there_is_one(callers: Callers) -> None:

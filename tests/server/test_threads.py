@@ -162,13 +162,18 @@ def test_no_more_requests_are_asked_for_than_may_be_there_and_each_call_has_its_
         ]
 
 
+def by_space(metadata: pool.Metadata, peer: Callable[[], str]) -> tuple[str, str]:
+    """Tell callers apart by connection and by the space that they name."""
+    return peer(), str(dict(metadata).get("space", ""))
+
+
 class Turns:
     """A server whose handler notes its requests, and answers once the test lets it."""
 
-    def __init__(self, threads: int, present_seconds: float) -> None:
+    def __init__(self, threads: int, present_seconds: float, ahead: int) -> None:
         self.order: list[bytes] = []
         self.go_on = threading.Event()
-        self.pool = CallPool(threads, "test", present_seconds=present_seconds)
+        self.pool = CallPool(threads, "test", ahead, by_space, present_seconds)
         self.server = grpc.server(self.pool)
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(
             self._handle
@@ -188,11 +193,14 @@ class Turns:
             self.go_on.wait(30)
         return request
 
-    def call(self, channel: grpc.Channel, request: bytes) -> Any:
+    def begin(self, channel: grpc.Channel, request: bytes, space: str) -> Any:
+        echo: Any = channel.unary_unary("/test.Echo/Echo")
+        return echo.future(request, timeout=30, metadata=[("space", space)])
+
+    def call(self, channel: grpc.Channel, request: bytes, space: str = "") -> Any:
         """Begins a call, and waits until its request is with a thread or waits for one."""
         here = len(self.order) + self.pool.waiting()
-        echo: Any = channel.unary_unary("/test.Echo/Echo")
-        pending = echo.future(request, timeout=30)
+        pending = self.begin(channel, request, space)
         until(lambda: len(self.order) + self.pool.waiting() > here)
         return pending
 
@@ -208,8 +216,8 @@ class Turns:
 def turns() -> Iterator[Callable[..., Turns]]:
     made: list[Turns] = []
 
-    def make(threads: int, present_seconds: float = 60) -> Turns:
-        made.append(Turns(threads, present_seconds))
+    def make(threads: int, present_seconds: float = 60, ahead: int = 256) -> Turns:
+        made.append(Turns(threads, present_seconds, ahead))
         return made[-1]
 
     yield make
@@ -236,6 +244,65 @@ def test_a_flood_has_its_share_of_the_threads_while_somebody_else_calls(
     calls = [server.call(server.flooding, b"flood") for _ in range(10)]
     assert (server.order.count(b"flood"), server.pool.waiting()) == (2, 8)
     assert server.call(server.other, b"at once").result() == b"at once"
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+
+
+def test_calls_that_run_for_long_leave_the_calls_of_other_spaces_threads(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(1)
+    calls = [server.call(server.flooding, b"hangs", "one") for _ in range(3)]
+    calls.append(server.call(server.other, b"hangs too", "one"))
+    until(lambda: server.order == [b"hangs"])
+    assert server.call(server.flooding, b"at once", "two").result() == b"at once"
+    calls.append(server.call(server.flooding, b"hangs as well", "three"))
+    assert server.call(server.other, b"at once", "two").result() == b"at once"
+    # those of one space wait for each other
+    assert sorted(server.order) == [b"at once", b"at once", b"hangs", b"hangs as well"]
+    assert server.pool.waiting() == 3
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+    until(lambda: server.pool.load() == pool.PoolLoad(1, 0, 0))
+
+
+def test_calls_of_a_space_that_hangs_do_not_take_all_of_the_room_for_requests(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(1, ahead=4)
+    calls = [
+        server.begin(channel, b"hangs", "one")
+        for channel in (server.flooding, server.other)
+        for _ in range(4)
+    ]
+    until(lambda: server.pool.waiting() == 3)
+    for _ in range(3):
+        assert server.begin(server.other, b"at once", "two").result() == b"at once"
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+
+
+def test_a_space_that_has_no_request_on_its_way_may_have_the_next(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(1, ahead=3)
+    calls = [server.call(server.flooding, b"hangs", space) for space in ("one", "two")]
+    first = server.begin(server.flooding, b"at once", "three")
+    calls.append(server.begin(server.other, b"hangs", "one"))
+    assert server.begin(server.other, b"at once", "three").result() == b"at once"
+    server.go_on.set()
+    assert all(call.result() for call in [*calls, first])
+
+
+def test_callers_that_hang_do_not_keep_those_present_who_are_gone(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(4, 0)
+    calls = [server.call(server.flooding, b"hangs", "one")]
+    for space in ("two", "three", "four", "five"):
+        assert server.call(server.other, b"at once", space).result() == b"at once"
+    calls += [server.call(server.other, b"hangs too", "two") for _ in range(3)]
+    until(lambda: server.order.count(b"hangs too") == 2)  # a half of the threads
     server.go_on.set()
     assert all(call.result() for call in calls)
 

@@ -76,7 +76,7 @@ _ALL = (
     Metric(
         "recollect_call_threads_busy",
         "gauge",
-        "Threads of a pool that run calls.",
+        "Threads of a pool that run calls; more than it has where calls of a space take long.",
         {"pool": _POOLS},
     ),
     Metric(

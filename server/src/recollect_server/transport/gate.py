@@ -16,7 +16,7 @@ where they name none (`List`, `StreamUpdates`) it is filled in.
 import re
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc
@@ -32,7 +32,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.ids import SPACE_RULE, is_space_name
 from recollect_server.domain.principal import EVERY_SPACE, Principal, Scope
-from recollect_server.domain.tokens import Token
+from recollect_server.domain.tokens import Grant, Token
 from recollect_server.services.limits import Buckets, Rate
 from recollect_server.services.tokens import Tokens
 
@@ -126,9 +126,11 @@ class Gate:
         space = _named(spaces) if spaces else ""
         if space and not grant.allows(space):
             raise _denied(token, method, f"the token is not for the space {space}")
-        if not space:
-            space = self._default_space if grant.spaces[0] == EVERY_SPACE else grant.spaces[0]
-        return self._principal(token, space, peer)
+        return self._principal(token, space or self._space_of(grant), peer)
+
+    def _space_of(self, grant: Grant) -> str:
+        """Return the space of a token's calls that name none."""
+        return self._default_space if grant.spaces[0] == EVERY_SPACE else grant.spaces[0]
 
     def _principal(self, token: Token | None, space: str, peer: str) -> Principal:
         """Return the caller who presented a token, or none: to make one costs more than to find it
@@ -175,18 +177,27 @@ class Gate:
 
     def caller_of(
         self, metadata: Iterable[tuple[str, str | bytes]], peer: Callable[[], str]
-    ) -> Hashable | None:
-        """Return what tells a caller from others before a call is admitted: the id of its token, or
-        its connection where no token is needed; None for one that has no valid token.
+    ) -> tuple[str, str] | None:
+        """Return what tells a caller from others before a call is admitted, and its space: the id
+        of its token, or its connection where no token is needed; None for one that has no valid
+        token. The space is empty where the call will be refused for what it names.
         """
+        values = dict(metadata or ())
+        named = values.get(SPACE_KEY, self._default_space)
+        space = named if isinstance(named, str) and is_space_name(named) else ""
         if not (self._token_required or self._tokens.has_any):
-            return peer()
-        values = [value for key, value in metadata or () if key == TOKEN_KEY]
-        match = _BEARER.fullmatch(values[0]) if values and isinstance(values[0], str) else None
+            return peer(), space
+        presented = values.get(TOKEN_KEY)
+        match = _BEARER.fullmatch(presented) if isinstance(presented, str) else None
         try:
-            return self._tokens.verify(match[1]).id if match else None
+            token = self._tokens.verify(match[1]) if match else None
         except Unauthenticated:
             return None
+        if token is None:
+            return None
+        if SPACE_KEY not in values:
+            space = self._space_of(token.grant)
+        return token.id, space if token.grant.allows(space) else ""
 
     def ended(self, principal: Principal) -> str:
         """Return why a caller that was admitted would not be any more; empty if it would be."""

@@ -7,9 +7,15 @@ The server's package pins grpcio below the next minor version, and a test fails 
 lacks what is used here; without it (somebody overrode the pin) calls get threads the way grpcio
 asks for them. docs/decisions/threads.md has the price of the public ways.
 
-`caller_of` names the caller by the metadata of the call: a token, or a connection. Callers
-take turns, one call each, and so do those whose requests are not asked for yet. The threads are
-divided among those who call now: a flood on the others would hold Python's lock most of the time.
+`caller_of` names the caller by the metadata of the call: a token or a connection, in one space.
+Callers take turns, one call each, and so do those whose requests are not asked for yet. The threads
+are divided among those who call now: a flood on the others would hold Python's lock most of the
+time.
+
+A call that runs for long (it waits for a locked index or a slow disk, or computes) counts no more
+against the threads of the pool, but against those of its space, which has as many. So calls of
+other spaces run beside it, however long it hangs.
+
 `bench.fairness`: one caller appends beside a flood of 32 at 0.07 of its rate beside one caller
 without turns, at 0.29 with turns, at 0.50 if a flood leaves one of three threads, at 0.88 so; all
 together append as much.
@@ -18,11 +24,13 @@ together append as much.
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import grpc
 from grpc import _server as grpcio
@@ -30,26 +38,28 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]  # has no types
 
 from recollect_server.services.limits import Buckets, Rate
 
-# calls whose requests may be there, or be coming, before a thread is free: each may be as large as
-# is allowed
-_AHEAD = 256
+_AHEAD = 256  # calls whose requests may be here, or be coming: each may be as large as is allowed
 _SHARE_AHEAD = 2  # a caller may have half of them
-_IN_A_ROW = 32  # calls that a thread runs before it does what was submitted otherwise
 _PRESENT_SECONDS = 0.05  # after its last call is over a caller counts as one who calls for so long
+# A call that runs for so long leaves its place to another space: with the start of a thread on a
+# busy machine, it holds up no other for more than 50 ms.
+_LONG_SECONDS = 0.025
+_SHORTEST_PAUSE = 0.001  # seconds between two looks whether a call that waits may run now
+_MOST_LONG = 64  # calls that count no more, in all spaces
 # how grpcio names what a thread would wait for the request with
 _WAITS = "_unary_request.<locals>.unary_request"
 _MEANS = ("_CLOSED", "_RECEIVE_MESSAGE_TOKEN", "_abort", "_is_rpc_state_active", "_receive_message")
 
 Metadata = tuple[tuple[str, str | bytes], ...]
-CallerOf = Callable[[Metadata, Callable[[], str]], Hashable | None]
-"""Tells callers apart by the metadata of a call, and by a function that gives the peer. None stands
-for all who will be refused: their requests are not received.
+CallerOf = Callable[[Metadata, Callable[[], str]], tuple[str, str] | None]
+"""Tells callers apart by the metadata of a call, and by a function that gives the peer: who calls,
+and in which space. None stands for all who will be refused: their requests are not received.
 """
 
 
-def by_connection(_metadata: Metadata, peer: Callable[[], str]) -> Hashable:
+def by_connection(_metadata: Metadata, peer: Callable[[], str]) -> tuple[str, str]:
     """Tell callers apart by their connections."""
-    return peer()
+    return peer(), ""
 
 
 class Unread:
@@ -57,7 +67,7 @@ class Unread:
 
 
 UNREAD = Unread()
-_UNKNOWN = object()  # key of all who will be refused
+_UNKNOWN = ("", "\n")  # key of all who will be refused: no space has that name
 # Refusals of a pool: 100 a second, 20 at once. A caller that calls again as soon as it is refused
 # would keep the server busy (bench.fairness: 0.24). Where so many wait, the next are refused at
 # once, for what waits takes memory.
@@ -65,20 +75,38 @@ _REFUSALS = Rate.of(100, 1000, 20)
 _MOST_REFUSED = 1000
 
 
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _Space:
+    """Counts of one space's calls, as those of a caller. The pool guards it."""
+
+    requested: int = 0
+    running: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class _Caller:
     """Calls of one caller. The pool guards it."""
 
-    key: Hashable
+    key: tuple[str, str]
+    """Name of the caller, and its space."""
+    space: _Space
     unread: deque[Callable[[], bool]] = field(default_factory=deque)
     """Calls whose requests are not asked for."""
     requested: int = 0
-    """Calls whose requests are asked for, or here, and that have no thread yet."""
-    ready: deque[tuple[Callable[[], None], bool]] = field(default_factory=deque)
-    """Calls that can run, and whether their requests were received."""
+    """Calls whose requests are asked for, or here, and that are not over."""
+    ready: deque["_Call"] = field(default_factory=deque)
+    """Calls that can run."""
     running: int = 0
     last: float = 0.0
     """Time at which its last call ended, by the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """A call that can run."""
+
+    caller: _Caller
+    run: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +114,7 @@ class PoolLoad:
     threads: int
     """Threads that it may have."""
     busy: int
-    """Threads that run calls, or are about to."""
+    """Threads that run calls, with those whose calls run for long."""
     waiting: int
     """Calls whose requests are here and that have no thread."""
 
@@ -106,29 +134,30 @@ class CallPool(ThreadPoolExecutor):
         behind them wait unread. A caller shares in the threads until `present_seconds` after its
         last call.
         """
-        super().__init__(threads, thread_name_prefix=name)
         self._able = _is_able()
+        most = threads + _MOST_LONG + 1 if self._able else threads  # one looks
+        super().__init__(most, thread_name_prefix=name)
         self._size = threads
         self._caller_of = caller_of
-        # guards what follows; nothing slow happens under it
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._lock = threading.Lock()  # guards what follows; nothing slow happens under it
         self._room = ahead
         self._room_of_one = max(1, ahead // _SHARE_AHEAD)
         self._present_seconds = present_seconds
-        self._busy = 0  # threads that run calls, or are about to
-        self._starting = 0
-        """Number of those that are about to: each takes one of the ready calls."""
-        self._ready_calls = 0
-        self._callers: dict[Hashable, _Caller] = {}
-        self._present: OrderedDict[Hashable, _Caller] = OrderedDict()
+        self._short: dict[_Call, float] = {}
+        """Calls that count against the threads, the oldest first, with the time at which each
+        began.
+        """
+        self._long = 0
+        """Number of calls that run and count no more."""
+        self._spaces: WeakValueDictionary[str, _Space] = WeakValueDictionary()
+        """Those of which a caller is known."""
+        self._callers: dict[tuple[str, str], _Caller] = {}
+        self._present: OrderedDict[tuple[str, str], _Caller] = OrderedDict()
         """Callers who share in the threads, by their last activity."""
         self._refusals = Buckets(_REFUSALS)
-        self._refused_in = 0.0
-        """Seconds until the next caller may be refused; 0: one may now."""
         self._watching = False
-        """True while a thread waits for a caller to be present no more."""
-        self._stopping = False
+        """True while a thread looks whether a ready call may run: always while there are any."""
+        self._stopping = threading.Event()
         self._ready: deque[_Caller] = deque()  # callers with ready calls, in the order of turns
         self._unread: deque[_Caller] = deque()  # callers with unread calls, likewise
 
@@ -153,7 +182,7 @@ class CallPool(ThreadPoolExecutor):
                 done.set_result(None)
 
         if key is None:
-            self._arrive(_UNKNOWN, run, received=False)
+            self._arrive(_UNKNOWN, run)
             return done
         arrived = grpcio._receive_message(state, event.call, deserializer)
 
@@ -176,9 +205,7 @@ class CallPool(ThreadPoolExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and end the threads."""
-        with self._lock:
-            self._stopping = True
-            self._changed.notify_all()
+        self._stopping.set()
         super().shutdown(wait, cancel_futures=cancel_futures)
 
     def waiting(self) -> int:
@@ -187,15 +214,14 @@ class CallPool(ThreadPoolExecutor):
             return sum(len(caller.ready) for caller in self._ready)
 
     def load(self) -> PoolLoad:
-        return PoolLoad(self._size, self._busy, self.waiting())
+        return PoolLoad(self._size, len(self._short) + self._long, self.waiting())
 
-    def _begin(self, key: Hashable, ask: Callable[[], bool]) -> None:
+    def _begin(self, key: tuple[str, str], ask: Callable[[], bool]) -> None:
         """Ask for the request of a call that has begun, now or when it is its caller's turn."""
         with self._lock:
             caller = self._caller(key)
-            if may_ask := self._room > 0 and caller.requested < self._room_of_one:
-                self._room -= 1
-                caller.requested += 1
+            if may_ask := self._may_ask(caller):
+                self._request(caller)
             else:
                 caller.unread.append(ask)
                 if len(caller.unread) == 1:
@@ -213,97 +239,129 @@ class CallPool(ThreadPoolExecutor):
                     return
             caller, ask = following
 
-    def _left(self, caller: _Caller) -> tuple[_Caller, Callable[[], bool]] | None:
-        """Note that a requested call of a caller is with its thread, or over. Return the call whose
-        request is to be asked for in its place, with `_ask`. `_lock` is held.
+    def _may_ask(self, caller: _Caller) -> bool:
+        """Return True if one more request of a caller may be asked for: if there is room, or its
+        space has none. Calls of spaces that hang may have taken all of the room.
         """
-        caller.requested -= 1
-        self._room += 1
-        following = (
-            _next(self._unread, lambda it: it.requested < self._room_of_one)
-            if self._unread
-            else None
-        )
+        has_room = self._room > 0 or not caller.space.requested
+        return has_room and caller.requested < self._room_of_one
+
+    def _request(self, caller: _Caller, count: int = 1) -> None:
+        """Note that so many more requests of a caller are asked for. `_lock` is held."""
+        caller.requested += count
+        caller.space.requested += count
+        self._room -= count
+
+    def _left(self, caller: _Caller) -> tuple[_Caller, Callable[[], bool]] | None:
+        """Note that a requested call of a caller is over. Return the call whose request is to be
+        asked for in its place, with `_ask`. `_lock` is held.
+        """
+        self._request(caller, -1)
+        if not self._unread:
+            return None
+        following = None
+        space = caller.space
+        if not space.requested:
+            following = _next(self._unread, lambda it: it.space is space)
+        following = following or _next(self._unread, self._may_ask)
         if following is None:
             return None
         ask = following.unread.popleft()
         if following.unread:
             self._unread.append(following)
-        self._room -= 1
-        following.requested += 1
+        self._request(following)
         return following, ask
 
-    def _arrive(self, key: Hashable, run: Callable[[], None], *, received: bool = True) -> None:
+    def _arrive(self, key: tuple[str, str], run: Callable[[], None]) -> None:
         """Run a call when it is its caller's turn: its request is here, or none is wanted."""
         with self._lock:
             caller = self._caller(key)
             self._present[key] = caller
             self._present.move_to_end(key)
-            caller.ready.append((run, received))
-            self._ready_calls += 1
+            caller.ready.append(_Call(caller, run))
             if len(caller.ready) == 1:
                 self._ready.append(caller)
-            may_run = key is not _UNKNOWN and caller.running < self._most_of_one()
-            # A call that may not run yet needs a thread that watches for the moment when it may.
-            if starts := self._busy < self._size and (may_run or not self._watching):
-                self._busy += 1
-                if self._watching:
-                    self._watching = starts = False
-                    self._changed.notify()
-                else:
-                    self._starting += 1
-        if starts:
-            super().submit(self._work)
+            call = self._take()
+            if starts_watch := bool(self._ready) and not self._watching:
+                self._watching = True
+        if call is not None:
+            self._start(self._work, call)
+        if starts_watch:
+            self._start(self._watch)
 
-    def _work(self) -> None:
-        """Run calls, each caller's in turn, until there are none that may run."""
-        caller: _Caller | None = None
-        for _ in range(_IN_A_ROW):
+    def _start(self, work: Callable[..., None], *args: Any) -> None:
+        with suppress(RuntimeError):  # no thread, so another one does it; or the pool was shut down
+            super().submit(work, *args)
+
+    def _take(self) -> _Call | None:
+        """Take the call that runs next, of those that may; None if none may. `_lock` is held."""
+        if not self._ready:
+            return None
+        now = time.monotonic()
+        if len(self._short) == self._size and self._long < _MOST_LONG:
+            oldest, began = next(iter(self._short.items()))
+            if began + _LONG_SECONDS <= now:
+                del self._short[oldest]
+                self._long += 1
+        has_room = len(self._short) < self._size
+        caller = _next(self._ready, self._may_run) if has_room else None
+        if caller is None:
+            return None
+        call = caller.ready.popleft()
+        if caller.ready:
+            self._ready.append(caller)
+        caller.running += 1
+        caller.space.running += 1
+        self._short[call] = now
+        return call
+
+    def _work(self, call: _Call) -> None:
+        """Run a call, and then others, each caller's in turn, until there are none that may run."""
+        following: _Call | None = call
+        while following is not None:
+            call = following
+            call.run()
             unread = None
             with self._lock:
-                if caller is None:
-                    self._starting -= 1
-                else:
-                    caller.running -= 1
-                    caller.last = time.monotonic()
-                    if self._ready_calls <= self._starting:  # others come for what is ready
-                        self._busy -= 1
-                        return
-                caller = self._next_ready()
-                if caller is None:
-                    self._busy -= 1
-                    return
-                run, received = caller.ready.popleft()
-                self._ready_calls -= 1
-                caller.running += 1
-                if caller.ready:
-                    self._ready.append(caller)
-                if received:
+                caller = call.caller
+                caller.running -= 1
+                caller.space.running -= 1
+                caller.last = time.monotonic()
+                if self._short.pop(call, None) is None:
+                    self._long -= 1
+                if caller.key is not _UNKNOWN:
                     unread = self._left(caller)
-                if starts := (
-                    self._ready_calls > self._starting
-                    and self._busy < self._size
-                    and not self._watching
-                ):
-                    self._busy += 1  # of the others one may run too, now or soon
-                    self._starting += 1
-            if starts:
-                super().submit(self._work)
+                following = self._take()
             if unread is not None:
                 self._ask(*unread)
-            run()
-        with self._lock:
-            assert caller is not None
-            caller.running -= 1
-            caller.last = time.monotonic()
-            self._starting += 1
-        super().submit(self._work)  # behind what else waits for a thread
 
-    def _caller(self, key: Hashable) -> _Caller:
+    def _watch(self) -> None:
+        """Start ready calls that no other call's end or arrival starts: once a call runs for long,
+        a caller is present no more, or one more may be refused.
+        """
+        while not self._stopping.wait(self._pause()):
+            with self._lock:
+                call = self._take()
+                has_more = self._watching = bool(self._ready)
+            if call is not None:
+                self._start(self._work, call)
+            if not has_more:
+                return
+
+    def _pause(self) -> float:
+        """Return the seconds until a call that waits may run, at the earliest, if no other ends."""
+        with self._lock:
+            if len(self._short) < self._size:
+                return _LONG_SECONDS
+            began = next(iter(self._short.values()))
+        return max(_SHORTEST_PAUSE, began + _LONG_SECONDS - time.monotonic())
+
+    def _caller(self, key: tuple[str, str]) -> _Caller:
         """Return a caller, new or not. `_lock` is held."""
         caller = self._callers.get(key)
         if caller is None:
-            caller = self._callers[key] = _Caller(key)
+            space = self._spaces.setdefault(key[1], _Space())
+            caller = self._callers[key] = _Caller(key, space)
         return caller
 
     def _forget(self, caller: _Caller) -> None:
@@ -312,34 +370,13 @@ class CallPool(ThreadPoolExecutor):
         if not is_here and caller.key not in self._present:
             self._callers.pop(caller.key, None)
 
-    def _next_ready(self) -> _Caller | None:
-        """Take the caller whose call runs next; None for a thread that is not needed.
-
-        Where every ready caller has its share of the threads, one thread waits for the others to be
-        present no more: nothing else would happen then.
-        """
-        self._refused_in = 0.0
-        caller = _next(self._ready, self._may_run)
-        while caller is None and self._ready and not (self._watching or self._stopping):
-            self._watching = True
-            self._busy -= 1
-            self._changed.wait(self._refused_in or self._present_seconds)
-            if self._watching:  # else a call arrived, which counted this thread
-                self._watching = False
-                self._busy += 1
-            self._refused_in = 0.0
-            caller = _next(self._ready, self._may_run)
-        return caller
-
     def _may_run(self, caller: _Caller) -> bool:
         """Return True if a ready caller may have one more thread. It has to take it then."""
-        if caller.running >= self._most_of_one():
+        if caller.space.running >= self._size or caller.running >= self._most_of_one():
             return False
         if caller.key is not _UNKNOWN or len(caller.ready) > _MOST_REFUSED:
             return True
-        now = int(1000 * time.monotonic())
-        self._refused_in = self._refusals.take(_UNKNOWN, now) / 1000
-        return not self._refused_in
+        return not self._refusals.take(_UNKNOWN, int(1000 * time.monotonic()))
 
     def _most_of_one(self) -> int:
         """Return the number of threads that one caller may have now."""
@@ -348,7 +385,10 @@ class CallPool(ThreadPoolExecutor):
         absent = time.monotonic() - self._present_seconds
         while self._present:
             key, caller = next(iter(self._present.items()))
-            if caller.running or caller.ready or caller.last > absent:
+            if caller.running or caller.ready:
+                self._present.move_to_end(key)  # it may hang, and those behind it be gone
+                break
+            if caller.last > absent:
                 break
             del self._present[key]
             self._forget(caller)
