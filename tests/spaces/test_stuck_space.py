@@ -13,9 +13,12 @@ import apsw
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
+from recollect_server.app.space_jobs import RETENTION
 
+from tests.conftest import RunningServer
 from tests.server.conftest import server_process, user
 from tests.spaces.conftest import Enter, InSpace
+from tests.spaces.test_index_threads import hanging
 from tests.waiting import until
 
 SECONDS = 2.0
@@ -98,3 +101,27 @@ def test_batches_with_many_new_words_hold_up_no_other_space(tmp_path: Path, ente
         searches = search(callers)
         call(other, lambda: all(it.done() for it in searches))
         assert [it.exception() for it in appends + searches] == [None] * 8
+
+
+def test_jobs_that_wait_for_an_index_hold_up_those_of_no_other_space(
+    server: RunningServer, enter: Enter
+) -> None:
+    stuck = enter(server.target, "stuck")
+    name = stuck.conversation_of("word")
+    enter(server.target, "other").conversation_of("word")
+    spaces = {it.name: it for it in server.app.spaces.open_now()}
+    with hanging(spaces["stuck"]._space.index):
+        stuck.append(name, user("word"))
+        # those of retention wait for each other, so that all together stay within their bound
+        jobs = {job: it for job, it in spaces["stuck"].jobs.items() if job != RETENTION}
+        for it in jobs.values():
+            it.next_at = 0.0
+        until(lambda: any(it.is_at_work for it in jobs.values()))
+        began = time.monotonic()
+        hangs = [job for job, it in jobs.items() if it.is_at_work]
+        others = [spaces["other"].jobs[job] for job in hangs]
+        for job in others:
+            job.next_at = began
+        until(lambda: all((it.ran_at or 0.0) > began for it in others))
+        assert any(jobs[job].is_at_work for job in hangs)
+    until(lambda: not any(it.is_at_work for it in jobs.values()))

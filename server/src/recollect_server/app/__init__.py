@@ -408,7 +408,8 @@ def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[
     jobs = [INDEX, TIERS, PRUNER, RETENTION]
     jobs += [FOLLOWER] if settings.store != FOLDER else []
     jobs += [EMBEDDER] if shared.workers else []
-    stops += [Rounds(job, spaces).stop for job in jobs]
+    # what rules delete is bounded for all spaces together, which two at once could exceed
+    stops += [Rounds(job, spaces, one_at_a_time=job == RETENTION).stop for job in jobs]
     if settings.store != FOLDER:
         removals = Loop("space-removals", partial(_follow_removals, stores, spaces, shared.streams))
         removals.start()

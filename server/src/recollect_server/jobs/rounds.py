@@ -1,11 +1,13 @@
 """The background jobs of all open spaces: one thread for each kind of job, which gives every open
-space its turns, one after the other.
+space its turns, one after the other. While it hangs in one, another thread gives the others theirs.
 """
 
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from structlog.contextvars import bound_contextvars
@@ -17,6 +19,7 @@ from recollect_server.services.spaces.spaces import Spaces
 _TICK = 0.25  # seconds after which a space that was just opened has its first turn
 RESTING_SECONDS = 10.0
 """Rest of a job that only a call, which wakes it, can give something to do."""
+_PATIENCE = 0.5  # seconds of a turn after which another thread gives the other spaces theirs
 # to the next turn after one that failed as nobody foresaw
 _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 
@@ -31,6 +34,8 @@ class Job(ABC):
         self.after_failure = _FIRST_SECONDS
         self.ran_at: float | None = None
         """Time of the last turn, likewise."""
+        self.is_at_work = False
+        """True while a turn is under way."""
         self.fault = ""
         """Unforeseen failure of the last turn; empty: there was none."""
 
@@ -62,10 +67,12 @@ class HasJobs(OpenedSpace, Protocol):
 class Rounds:
     """A thread that does one kind of job in all open spaces. Started when made."""
 
-    def __init__(self, job: str, spaces: Spaces[Any]) -> None:
+    def __init__(self, job: str, spaces: Spaces[Any], *, one_at_a_time: bool = False) -> None:
+        """`one_at_a_time`: no space has a turn while another one has, however long it takes."""
         self._job = job
         self._spaces: Spaces[HasJobs] = spaces
-        self._loop = Loop(job, self._round)
+        patience = math.inf if one_at_a_time else _PATIENCE
+        self._loop = Loop(job, self._round, patience=patience)
         spaces.wake_by(self._loop.wake)
         self._loop.start()
 
@@ -79,14 +86,17 @@ class Rounds:
         soonest = time.monotonic() + (RESTING_SECONDS if rests else _TICK)
         for space in self._spaces.open_now():
             job = space.jobs.get(self._job)
-            if job is None or self._loop.stopping.is_set():
+            if job is None or job.is_at_work or self._loop.stopping.is_set():
                 continue
             if job.next_at <= time.monotonic():
                 lease = self._spaces.borrow(space)
                 if lease is None:
                     continue
+                job.is_at_work = True
                 with lease, bound_contextvars(space=space.name):
-                    self._give_turn(job)
+                    is_mine = self._loop.part(partial(self._give_turn, job))
+                if not is_mine:
+                    break
             soonest = min(soonest, job.next_at + (job.rest if rests else 0.0))
         return max(0.0, soonest - time.monotonic())
 
@@ -100,3 +110,4 @@ class Rounds:
         if job.fault:
             job.next_at = time.monotonic() + job.after_failure
             job.after_failure = min(2 * job.after_failure, _MOST_SECONDS)
+        job.is_at_work = False  # last: else another thread gives it the same turn
