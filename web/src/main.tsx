@@ -13,7 +13,7 @@ import { viewOf } from "./views/registry";
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/shell.css";
-import "./styles/conversation.css";
+import "./styles/parts.css";
 
 const view = viewOf(route.value.path);
 const code = view?.load(); // while the caller is asked for

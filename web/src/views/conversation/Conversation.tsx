@@ -23,6 +23,7 @@ import { Find } from "./Find";
 import { Jump } from "./Jump";
 import { Transcript, type TranscriptState } from "./transcript";
 import { TranscriptList } from "./TranscriptList";
+import "./conversation.css";
 
 const chosen = () => route.value.path.split("/")[2] ?? "";
 const turnOf = () => Number(route.value.query.get("turn") ?? 0) || 0;

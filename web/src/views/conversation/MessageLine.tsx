@@ -18,6 +18,7 @@ import { dollars, oneLine, sizeOf } from "../../ui/text";
 import { clockTime, dayOf, duration, fullTime, millis } from "../../ui/time";
 import type { Line } from "./transcript";
 import type { Draft } from "../../state/drafts";
+import "./message.css";
 
 /** Characters of one text that are shown before somebody asks for all of it. */
 const SHOWN = 12_000;
