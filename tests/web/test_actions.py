@@ -177,26 +177,6 @@ def test_a_conversation_is_exported_whole_in_each_form(stage: Stage, page: Any) 
     ]
 
 
-def test_words_are_found_in_turns_that_the_page_does_not_hold(stage: Stage, page: Any) -> None:
-    it = stage.conversation("Logbook", "The anchor dragged at Porto")
-    for turn in range(90):
-        stage.client.conversations.append_turn(it, [Message.user(f"Fair wind, day {turn}")])
-    stage.client.conversations.append_turn(it, [Message.user("Porto again")])
-    show(page, it)
-    page.wait_for_selector(".message >> text=Porto again")
-    page.focus(".transcript")
-    page.keyboard.press("f")
-    page.wait_for_selector(".find input:focus")
-    page.keyboard.type("porto")
-    page.wait_for_selector(".find >> text=1 of 3")
-    page.wait_for_selector(".message[data-target=true] >> text=The anchor dragged")
-    assert axe(page) == []
-    page.keyboard.press("Shift+Enter")
-    page.wait_for_selector(".message[data-target=true] >> text=Porto again")
-    page.keyboard.press("Escape")
-    page.wait_for_selector(".find", state="detached")
-
-
 def test_several_conversations_are_chosen_and_changed_at_once(stage: Stage, page: Any) -> None:
     client = stage.client
     several = [stage.conversation(f"Boat {n}", "Sails") for n in range(3)]

@@ -1,13 +1,11 @@
 // Conversations as files: everything that was said, in forms that people and programs read.
 import { toJson } from "@bufbuild/protobuf";
 import { MessageSchema, Role, type Conversation, type Message, type ToolCall } from "@recollect/client";
-import { conversations as calls } from "../api/calls";
+import { history } from "../api/history";
 import { nameOf } from "../sidebar/Row";
 import { t } from "../texts";
 import { fullTime, millis } from "../ui/time";
 
-const PAGE = { maxTurns: 200, maxTokens: 500_000 };
-const LAST = 2_147_483_647;
 const ROLES: Record<number, string> = { [Role.USER]: "user", [Role.ASSISTANT]: "assistant", [Role.TOOL]: "tool" };
 
 interface Whole {
@@ -49,18 +47,9 @@ export function save(name: string, text: string): void {
 }
 
 async function read(conversationId: string, signal: AbortSignal): Promise<Whole> {
-  let messages: Message[] = [];
-  let beforeTurn = LAST;
-  let beforeSequence = 0n;
-  for (;;) {
-    const page = await calls.load({ conversationId, beforeTurn, beforeSequence, ...PAGE }, { signal });
-    if (page.damagedLines) throw new Error(t.conversation.damaged(page.damagedLines));
-    messages = [...page.messages, ...messages];
-    const first = page.messages[0];
-    if (!page.hasMore || !first) return { conversation: page.conversation!, messages };
-    beforeSequence = page.cutBeforeSequence;
-    beforeTurn = beforeSequence ? first.turnNumber + 1 : first.turnNumber;
-  }
+  const pages = [];
+  for await (const page of history(conversationId, signal)) pages.unshift(page);
+  return { conversation: pages[0]!.conversation, messages: pages.flatMap((it) => it.messages) };
 }
 
 function markdown({ conversation, messages }: Whole): string {

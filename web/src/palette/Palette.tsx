@@ -16,7 +16,8 @@ import { channelIcon, Icon, type IconName } from "../ui/Icon";
 import { oneLine } from "../ui/text";
 import { dayOf, shortTime } from "../ui/time";
 import { maySee, views } from "../views/registry";
-import { Snippet } from "../views/search/Result";
+import { linkTo } from "../views/search/link";
+import { Snippet } from "../views/search/Snippet";
 import "./palette.css";
 
 const PAUSE_MS = 150;
@@ -146,10 +147,9 @@ function entriesOf(text: string, named: Conversation[], found: SearchResult[]): 
     run: () => show(link(`/c/${it.id}`)),
   }));
   const said = found.map((it): Entry => {
-    const turn = it.matchedTurns[0];
     return {
       id: `palette-said-${it.conversationId}`, icon: channelIcon(it.channel), text: oneLine(it.conversationName) || t.sidebar.unnamed,
-      hint: dayOf(it.date), result: it, run: () => navigate(`/c/${it.conversationId}`, { turn: turn ? String(turn) : undefined }),
+      hint: dayOf(it.date), result: it, run: () => navigate(...linkTo(it, [], text)),
     };
   });
   if (text && may(Scope.RECALL)) {

@@ -5,6 +5,9 @@ import { t } from "../texts";
 // name look like another one, so they are shown as what they are.
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
+/** The probability below which most likely nothing that a search found answers the question. */
+export const DOUBTFUL = 0.3;
+
 /** Return a text for one line, with a visible mark for every character that hides. */
 export function oneLine(text: string): string {
   return text.replace(HIDDEN, (it) => (it === "\n" || it === "\t" ? " " : "\u2426"));

@@ -20,6 +20,7 @@ import { channelName } from "../../ui/text";
 import { Composer } from "./Composer";
 import { Details } from "./Details";
 import { Find } from "./Find";
+import { marks, place } from "./found";
 import { Jump } from "./Jump";
 import { Transcript, type TranscriptState } from "./transcript";
 import { TranscriptList } from "./TranscriptList";
@@ -102,7 +103,7 @@ function Opened({ id }: { id: string }) {
   const { isOpen: isRenaming, setOpen: setRenaming, button: pencil } = useOpening();
   const [isFinding, setFinding] = useState(false);
   const [menu, setMenu] = useState<HTMLElement>();
-  useEffect(() => (may(Scope.RECALL) ? onKey("f", () => setFinding(true)) : undefined), []);
+  useEffect(() => onKey("f", () => setFinding(true)), []);
   const readAt = useRef(begun?.generation);
   const target = turnOf();
   const shown = transcript.shown.value;
@@ -169,14 +170,12 @@ function Opened({ id }: { id: string }) {
           </p>
         </div>
         <Jump transcript={transcript} go={(turn) => navigate(route.value.path, { ...Object.fromEntries(route.value.query), turn: String(turn) })} />
-        {may(Scope.RECALL) && (
-          <button
-            class="quiet" aria-expanded={isFinding} aria-label={t.actions.find} title={t.actions.find}
-            onClick={() => setFinding(!isFinding)}
-          >
-            <Icon name="search" />
-          </button>
-        )}
+        <button
+          class="quiet" aria-expanded={isFinding} aria-label={t.actions.find} title={t.actions.find}
+          onClick={() => setFinding(!isFinding)}
+        >
+          <Icon name="search" />
+        </button>
         <button
           class="quiet" aria-haspopup="menu" aria-label={t.actions.menu} title={t.actions.menu}
           onClick={(event) => setMenu(event.currentTarget)}
@@ -199,10 +198,10 @@ function Opened({ id }: { id: string }) {
           }}
         />
       )}
-      {isFinding && <Find conversationId={conversation.id} onClose={() => setFinding(false)} />}
+      {isFinding ? <Find transcript={transcript} onClose={() => setFinding(false)} /> : <Searched />}
       <div class="conversation-body">
         <div class="conversation-main">
-          <TranscriptList transcript={transcript} target={target} />
+          <TranscriptList transcript={transcript} target={target} isMeant={route.value.query.get("by") === "meaning"} />
           {isUnanswered(shown) && <p class="composer-note">{t.conversation.unanswered}</p>}
           {isReadOnly(conversation) ? (
             <p class="composer-note"><Icon name="lock" />{t.conversation.readOnly(placeOf(conversation), channelName(conversation.channel))}</p>
@@ -214,6 +213,29 @@ function Opened({ id }: { id: string }) {
         </div>
         {isPanelOpen && <Details conversation={conversation} />}
       </div>
+    </div>
+  );
+}
+
+/** The words by which a search led here, as the address has them: they are marked until somebody closes it. */
+function Searched() {
+  const { query } = route.value;
+  const of = (name: string) => query.get(name)?.split(" ").filter(Boolean) ?? [];
+  const [words, meant] = [of("words"), of("meant")];
+  const address = `${words.join(" ")}\n${meant.join(" ")}`;
+  useEffect(() => {
+    if (!words.length && !meant.length) return;
+    marks.value = { phrase: "", words, meant };
+    return () => void (marks.value = place.value = undefined);
+  }, [address]);
+  if (!words.length && !meant.length && query.get("by") !== "meaning") return null;
+  const close = () => setQuery({ words: undefined, meant: undefined, by: undefined });
+  return (
+    <div class="find searched" role="status">
+      {words.length > 0 && <span>{t.conversation.searched} {words.map((it) => <mark key={it}>{it}</mark>)}</span>}
+      {meant.length > 0 && <span>{t.conversation.searchedMeant} {meant.map((it) => <mark key={it} class="meant">{it}</mark>)}</span>}
+      {!words.length && !meant.length && <span>{t.conversation.searchedByMeaning}</span>}
+      <button class="quiet" type="button" aria-label={t.conversation.unmark} title={t.conversation.unmark} onClick={close}><Icon name="close" /></button>
     </div>
   );
 }

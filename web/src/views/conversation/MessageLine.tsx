@@ -2,7 +2,7 @@
 import { Role, Scope, type Message, type ToolCall } from "@recollect/client";
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ask } from "../../actions/asked";
 import { conversations } from "../../api/calls";
 import { describe } from "../../api/errors";
@@ -16,6 +16,7 @@ import { Icon, type IconName } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
 import { dollars, oneLine, sizeOf } from "../../ui/text";
 import { clockTime, dayOf, duration, fullTime, millis } from "../../ui/time";
+import { isMarked } from "./found";
 import type { Line } from "./transcript";
 import type { Draft } from "../../state/drafts";
 import "./message.css";
@@ -33,9 +34,11 @@ interface LineProps {
   conversationId: string;
   line: Line;
   isTarget: boolean;
+  /** Whether a search led to it that found none of its words. */
+  isMeant?: boolean;
 }
 
-export function MessageLine({ conversationId, line, isTarget }: LineProps) {
+export function MessageLine({ conversationId, line, isTarget, isMeant = false }: LineProps) {
   const [isRaw, setRaw] = useState(false);
   const { message, results, opensTurn, opensDay } = line;
   const spent = message.role === Role.ASSISTANT ? spentOn(message, line.waited) : "";
@@ -46,6 +49,7 @@ export function MessageLine({ conversationId, line, isTarget }: LineProps) {
         <header>
           <span class="who"><bdi>{speaker(message)}</bdi></span>
           {opensTurn && <span class="turn">{t.conversation.turn(message.turnNumber)}</span>}
+          {isMeant && <span class="badge" title={t.conversation.meantHint}>{t.conversation.meant}</span>}
           {spent && <span class="spent" title={t.conversation.spentHint}>{spent}</span>}
           <span class="message-actions">
             {message.content && message.role !== Role.TOOL && (
@@ -71,12 +75,12 @@ export function MessageLine({ conversationId, line, isTarget }: LineProps) {
           <time title={fullTime(message.timestamp)}>{clockTime(message.timestamp)}</time>
         </header>
         {message.thinkingText && (
-          <Fold icon="thought" title={t.conversation.thinking} hint={oneLine(message.thinkingText.slice(0, ARGUMENTS))}>
+          <Fold icon="thought" title={t.conversation.thinking} hint={oneLine(message.thinkingText.slice(0, ARGUMENTS))} isWanted={isMarked(message.thinkingText)}>
             <Text text={message.thinkingText} />
           </Fold>
         )}
         {message.role === Role.TOOL ? (
-          <Fold icon="tool" title={t.conversation.result} hint={oneLine(message.content.slice(0, ARGUMENTS))}>
+          <Fold icon="tool" title={t.conversation.result} hint={oneLine(message.content.slice(0, ARGUMENTS))} isWanted={isMarked(message.content)}>
             <Text text={message.content} isCode />
           </Fold>
         ) : (
@@ -153,13 +157,13 @@ function took(ms: number): string {
 function Call({ call, asked, result }: { call: ToolCall; asked: Message; result: Message | undefined }) {
   const waited = result ? millis(result.timestamp) - millis(asked.timestamp) : 0;
   return (
-    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={result ? "" : t.conversation.noResult} time={took(waited)}>
+    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={result ? "" : t.conversation.noResult} time={took(waited)} isWanted={isMarked(call.arguments) || isMarked(result?.content ?? "")} isSought>
       <Text text={pretty(call.arguments)} isCode />
       {result && (
-        <>
+        <div data-sequence={String(result.sequence)}>
           <p class="fold-label">{t.conversation.result}</p>
           <Text text={result.content} isCode />
-        </>
+        </div>
       )}
     </Fold>
   );
@@ -181,17 +185,22 @@ interface FoldProps {
   hint: string;
   note?: string;
   time?: string;
+  /** Whether it has what somebody looks for. */
+  isWanted: boolean;
+  /** Whether its title is looked through too. */
+  isSought?: boolean;
   children: preact.ComponentChildren;
 }
 
-function Fold({ icon, title, hint, note, time, children }: FoldProps) {
-  const [isOpen, setOpen] = useState(false);
+function Fold({ icon, title, hint, note, time, isWanted, isSought, children }: FoldProps) {
+  const [isOpen, setOpen] = useState(isWanted);
+  useEffect(() => void (isWanted && setOpen(true)), [isWanted]);
   return (
     <details class="fold" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <Icon name="chevron" />
         <Icon name={icon} />
-        <bdi class="fold-title">{title}</bdi>
+        <bdi class="fold-title" data-text={isSought}>{title}</bdi>
         {!isOpen && <bdi class="fold-hint">{hint}</bdi>}
         {note && <em>{note}</em>}
         {time && <span class="fold-time muted">{time}</span>}
@@ -212,17 +221,17 @@ interface TextProps {
 export function Text({ text, isCode = false, isRaw = false }: TextProps) {
   const Markdown = markdown.value;
   const [isWhole, setWhole] = useState(false);
-  const isCut = !isWhole && text.length > SHOWN;
+  const isCut = !isWhole && text.length > SHOWN && !isMarked(text.slice(SHOWN));
   const shown = isCut ? cut(text) : text;
   return (
     <>
       {isCode ? (
         <figure class="code-block bare">
           <Copy text={text} label={t.conversation.copyCode} />
-          <pre class="code" dir="auto" tabIndex={0}>{shown}</pre>
+          <pre class="code" dir="auto" tabIndex={0} data-text>{shown}</pre>
         </figure>
       ) : (
-        <div class="said">{Markdown && !isRaw ? <Markdown text={shown} /> : <p class="text" dir="auto">{shown}</p>}</div>
+        <div class="said" data-text>{Markdown && !isRaw ? <Markdown text={shown} /> : <p class="text" dir="auto">{shown}</p>}</div>
       )}
       {isCut && (
         <button class="button" onClick={() => setWhole(true)}>{t.conversation.showAll(sizeOf(text.length))}</button>

@@ -7,12 +7,23 @@ import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 import { VirtualList, type Virtual } from "../../ui/VirtualList";
 import { DraftLine, MessageLine } from "./MessageLine";
-import { linesOf, type Transcript } from "./transcript";
+import { place, useMarks } from "./found";
+import { linesOf, type Line, type Transcript } from "./transcript";
 
 const AT_END = 48;
 const ESTIMATE = 96;
+/** Frames that what is marked stays where it is until it counts as shown, and those that are waited for that. */
+const STILL = 6;
+const TRIES = 90;
 
-export function TranscriptList({ transcript, target }: { transcript: Transcript; target: number }) {
+interface Props {
+  transcript: Transcript;
+  target: number;
+  /** Whether a search led to the target that found none of its words. */
+  isMeant: boolean;
+}
+
+export function TranscriptList({ transcript, target, isMeant }: Props) {
   const shown = transcript.shown.value;
   const virtual = useRef<Virtual | null>(null);
   const scroller = useRef<HTMLDivElement | null>(null);
@@ -51,6 +62,16 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
     isAtEnd.current = false;
     virtual.current?.scrollToIndex(index, { align: "start" });
   }, [target, shown.state, lines.some((it) => it.message.turnNumber === target)]);
+
+  const wanted = place.value;
+  const wantedAt = wanted ? lines.findIndex((it) => holds(it, wanted.sequence)) : -1;
+  const current = useMarks(scroller, rows > 0);
+  useEffect(() => {
+    if (wantedAt < 0) return;
+    isAtEnd.current = false;
+    virtual.current?.scrollToIndex(wantedAt, { align: "start" });
+    return keepInSight(current, scroller.current!, virtual.current!);
+  }, [wanted, wantedAt < 0]);
 
   const toEnd = () => {
     const element = scroller.current;
@@ -106,7 +127,11 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
         render={({ index }) => {
           const line = lines[index];
           if (line) return (
-            <MessageLine conversationId={transcript.id} line={line} isTarget={line.message.turnNumber === target} />
+            <MessageLine
+              conversationId={transcript.id} line={line}
+              isTarget={wanted ? index === wantedAt : line.message.turnNumber === target}
+              isMeant={wanted ? wanted.isMeant && index === wantedAt : isMeant && line.opensTurn && line.message.turnNumber === target}
+            />
           );
           return <DraftLine draft={drafts[index - lines.length]!} />;
         }}
@@ -119,4 +144,39 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
       )}
     </div>
   );
+}
+
+/** Return whether a line shows a message, itself or as the result of its tool. */
+function holds({ message, results }: Line, sequence: bigint): boolean {
+  return message.sequence === sequence || [...results.values()].some((it) => it.sequence === sequence);
+}
+
+/** Scroll to what is marked until it stands still in sight, or somebody scrolls: rows get their height
+ * as they are shown. Returns what ends it. */
+function keepInSight(current: { current: Range | undefined }, scroller: HTMLElement, list: Virtual): () => void {
+  let [still, tries, frame] = [0, 0, 0];
+  const look = () => {
+    const box = current.current?.getBoundingClientRect();
+    if (box?.height) still = scrollTo(box, current.current!, scroller, list) ? 0 : still + 1;
+    if (still < STILL && ++tries < TRIES) frame = requestAnimationFrame(look);
+  };
+  frame = requestAnimationFrame(look);
+  const end = () => cancelAnimationFrame(frame);
+  for (const it of ["wheel", "touchmove", "pointerdown", "keydown"]) scroller.addEventListener(it, end, { once: true, passive: true });
+  return end;
+}
+
+/** Scroll to a place if it is out of sight; return whether it was. */
+function scrollTo(box: DOMRect, { startContainer }: Range, scroller: HTMLElement, list: Virtual): boolean {
+  // Long texts of tools scroll within themselves.
+  const code = startContainer.parentElement?.closest<HTMLElement>("pre.code");
+  const part = code?.getBoundingClientRect();
+  if (part && (box.top < part.top || box.bottom > part.bottom)) {
+    code!.scrollTop += box.top - part.top - part.height / 3;
+    return true;
+  }
+  const frame = scroller.getBoundingClientRect();
+  if (box.top >= frame.top && box.bottom <= frame.bottom) return false;
+  list.scrollToOffset(scroller.scrollTop + box.top - frame.top - frame.height / 3);
+  return true;
 }

@@ -11,10 +11,12 @@ import { channelName, oneLine } from "../../ui/text";
 import { dayOf, fullTime } from "../../ui/time";
 import { MessageLine } from "../conversation/MessageLine";
 import { linesOf } from "../conversation/transcript";
+import { linkTo } from "./link";
+import { Snippet } from "./Snippet";
 
-export function Result({ result, hits }: { result: SearchResult; hits: SearchHit[] }) {
+export function Result({ result, hits, query }: { result: SearchResult; hits: SearchHit[]; query: string }) {
   const turn = result.matchedTurns[0];
-  const address = link(`/c/${result.conversationId}`, { turn: turn ? String(turn) : undefined });
+  const address = link(...linkTo(result, hits, query));
   return (
     <li class="result">
       <h2><a href={address}><bdi>{oneLine(result.conversationName) || t.sidebar.unnamed}</bdi></a></h2>
@@ -33,7 +35,7 @@ export function Result({ result, hits }: { result: SearchResult; hits: SearchHit
         <p class="preview" dir="auto"><span>{t.search.abbreviation}:</span> {oneLine(result.abbreviation)}</p>
       )}
       {result.topics.length > 0 && <p class="topics">{result.topics.map((it) => <span key={it}>{oneLine(it)}</span>)}</p>}
-      <Parts result={result} hits={hits} />
+      <Parts result={result} hits={hits} query={query} />
     </li>
   );
 }
@@ -49,7 +51,7 @@ function Score({ score }: { score: number }) {
 }
 
 /** What can be unfolded: the transcript around the match, and why it matched. */
-function Parts({ result, hits }: { result: SearchResult; hits: SearchHit[] }) {
+function Parts({ result, hits, query }: { result: SearchResult; hits: SearchHit[]; query: string }) {
   const [open, setOpen] = useState<"" | "turns" | "why">("");
   const toggle = (part: "turns" | "why") => setOpen(open === part ? "" : part);
   return (
@@ -61,7 +63,7 @@ function Parts({ result, hits }: { result: SearchResult; hits: SearchHit[] }) {
         <button aria-expanded={open === "why"} onClick={() => toggle("why")}><Icon name="chevron" />{t.search.why}</button>
       </p>
       {open === "turns" && <Turns result={result} />}
-      {open === "why" && <Why legs={result.explanation} hits={hits} />}
+      {open === "why" && <Why legs={result.explanation} hits={hits} query={query} />}
     </>
   );
 }
@@ -86,7 +88,7 @@ function Turns({ result }: { result: SearchResult }) {
   );
 }
 
-function Why({ legs, hits }: { legs: LegScore[]; hits: SearchHit[] }) {
+function Why({ legs, hits, query }: { legs: LegScore[]; hits: SearchHit[]; query: string }) {
   return (
     <div class="why">
       <table>
@@ -101,24 +103,12 @@ function Why({ legs, hits }: { legs: LegScore[]; hits: SearchHit[] }) {
         <ul>
           {hits.slice(0, 5).map((it) => (
             <li key={String(it.sequence)}>
-              <a href={link(`/c/${it.conversationId}`, { turn: String(it.turnNumber) })}>{t.conversation.turn(it.turnNumber)}</a>{" "}
+              <a href={link(...linkTo(it, [it], query))}>{t.conversation.turn(it.turnNumber)}</a>{" "}
               <bdi><Snippet of={it} /></bdi>
             </li>
           ))}
         </ul>
       )}
     </div>
-  );
-}
-
-/** What a search shows of a result, with the words that match marked. */
-export function Snippet({ of: { snippetText, snippetMatches } }: { of: SearchHit | SearchResult }) {
-  const characters = [...oneLine(snippetText)]; // the ranges count code points
-  const part = (start: number, end?: number) => characters.slice(start, end).join("");
-  return (
-    <>
-      {snippetMatches.map(({ start, end }, index) => [part(snippetMatches[index - 1]?.end ?? 0, start), <mark key={start}>{part(start, end)}</mark>])}
-      {part(snippetMatches.at(-1)?.end ?? 0)}
-    </>
   );
 }

@@ -11,7 +11,7 @@ import { t } from "../../texts";
 import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";
-import { channelName } from "../../ui/text";
+import { channelName, DOUBTFUL } from "../../ui/text";
 import { isWholeDate } from "../../ui/time";
 import { Result } from "./Result";
 import "./search.css";
@@ -85,14 +85,14 @@ export default function SearchView() {
           {outcome.kind === "none" && <Empty icon="search" level="p" title={t.search.start}><p>{t.search.startHint}</p></Empty>}
           {outcome.kind === "loading" && <Loading text={t.search.searching} />}
           {outcome.kind === "failed" && <Failure level="p" error={outcome.error} retry={() => setAttempt(attempt + 1)} />}
-          {outcome.kind === "found" && <Found answer={outcome.answer} more={limit < MOST ? () => setLimit(MOST) : undefined} />}
+          {outcome.kind === "found" && <Found answer={outcome.answer} query={question} more={limit < MOST ? () => setLimit(MOST) : undefined} />}
         </div>
       </div>
     </div>
   );
 }
 
-function Found({ answer, more }: { answer: SearchResponse; more: (() => void) | undefined }) {
+function Found({ answer, query, more }: { answer: SearchResponse; query: string; more: (() => void) | undefined }) {
   const { results, hits, degraded, totalMatches } = answer;
   if (!results.length) {
     return (
@@ -102,7 +102,7 @@ function Found({ answer, more }: { answer: SearchResponse; more: (() => void) | 
       </>
     );
   }
-  const isDoubtful = results[0]!.score < 0.3;
+  const isDoubtful = results[0]!.score < DOUBTFUL;
   return (
     <>
       <p class="search-summary">
@@ -112,7 +112,7 @@ function Found({ answer, more }: { answer: SearchResponse; more: (() => void) | 
       <Degraded legs={degraded} />
       <ol class="result-list" aria-label={t.search.results}>
         {results.map((result) => (
-          <Result key={result.conversationId} result={result} hits={hits.filter((it) => it.conversationId === result.conversationId)} />
+          <Result key={result.conversationId} result={result} query={query} hits={hits.filter((it) => it.conversationId === result.conversationId)} />
         ))}
       </ol>
       {more && answer.hasMore && <p class="more"><button class="button" onClick={more}>{t.search.more}</button></p>}
