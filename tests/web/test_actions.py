@@ -12,7 +12,7 @@ from zlib import crc32
 import pytest
 from recollect import AnchorSource, Message, NotFound, ToolCall
 
-from tests.web.conftest import Browsing, Stage, axe, wait
+from tests.web.conftest import ROW, Browsing, Stage, axe, wait
 
 
 @pytest.fixture(scope="module")
@@ -217,3 +217,35 @@ def test_several_conversations_are_chosen_and_changed_at_once(stage: Stage, page
     page.click(".choosing [aria-label='End choosing']")
     page.wait_for_selector(f"#row-{several[0]}", state="detached")
     assert client.conversations.get(other).title == "Not a boat"
+
+
+def test_all_means_every_conversation_of_the_list_however_far_it_was_scrolled(
+    stage: Stage, window: Browsing
+) -> None:
+    for number in range(1002):
+        stage.client.conversations.create("many", messages=[Message.user(f"item {number}")])
+    stage.client.conversations.create("few", messages=[Message.user("stays")])
+    page = window.tab("/?on=many", ROW)
+    page.click("[aria-label='Choose several']")
+    page.click(".row-choice >> nth=0")
+    page.wait_for_selector(".choosing >> text=1 chosen")
+    page.wait_for_selector(".choosing >> text=Choose all 1,002")
+    page.evaluate("document.querySelector('[data-list]').scrollTop = 2000")
+    page.wait_for_selector("[aria-posinset='40']")
+    page.wait_for_selector(".choosing >> text=Choose all 1,002")
+    page.click(".choosing >> text=Choose all")
+    page.wait_for_selector(".choosing >> text=1,002 chosen")
+    assert axe(page) == []
+    page.click(".choosing [aria-label=Archive]")
+    page.wait_for_selector(".notice >> text=1,002 conversations were archived.")
+    page.click(".notice >> text=Undo")
+    page.wait_for_selector(".notice >> text=1,002 conversations are back")
+    page.click("[aria-label='Choose several']")
+    page.click(".choosing >> text=Choose all 1,002")
+    page.click(".choosing [aria-label='Delete…']")
+    page.wait_for_selector("dialog >> text=Delete 1,002 conversations?")
+    page.click("dialog >> text=Delete for good")
+    page.wait_for_selector("dialog >> text=1,002 conversations were deleted")
+    assert not list(stage.client.conversations.list(channels=["many"]))
+    assert len(list(stage.client.conversations.list(channels=["few"]))) == 1
+    page.close()

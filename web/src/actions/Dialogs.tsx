@@ -151,29 +151,50 @@ function DeleteParty({ it }: { it: Asked & { what: "deleteParty" } }) {
   );
 }
 
+/** Conversations that one call takes. */
+const MOST = 1000;
+
+interface Deleting extends Gone {
+  left: number;
+  /** What is still to be deleted, each part with the id of its request. */
+  parts: { conversationIds: string[]; requestId: string }[];
+}
+
+/** Return the ids of conversations in parts of one call each. */
+function partsOf(conversations: Conversation[]): Deleting["parts"] {
+  const ids = conversations.map((it) => it.id);
+  const parts = Array.from({ length: Math.ceil(ids.length / MOST) }, (_, at) => ids.slice(at * MOST, (at + 1) * MOST));
+  return parts.map((conversationIds) => ({ conversationIds, requestId: newRequestId() }));
+}
+
 function Delete({ conversations }: Many) {
   const [anchors, setAnchors] = useState(AnchorDisposition.UNSPECIFIED);
   const [force, setForce] = useState(false);
   const [reasons, setReasons] = useState<ErrorReason[]>();
-  const [done, setDone] = useState<{ gone: number; left: number; removed: RemovedFrom[] }>();
-  const ids = conversations.map((it) => it.id);
-  const requestId = useMemo(newRequestId, []);
+  const [done, setDone] = useState<Gone & { left: number }>();
+  // What went before a failure counts when the rest is asked for.
+  const work = useMemo<Deleting>(() => ({ gone: 0, left: 0, removed: [], parts: partsOf(conversations) }), []);
   const messages = conversations.reduce((sum, it) => sum + Number(it.messageCount), 0);
   // Asked first without doing it: the answer says what else has to be decided.
   useEffect(() => {
-    calls.deleteMany({ conversationIds: ids, dryRun: true, limit: 1000 }).then(
-      (it) => setReasons(it.left.map((one) => one.reason)),
+    const trials = work.parts.map(({ conversationIds }) => calls.deleteMany({ conversationIds, dryRun: true, limit: MOST }));
+    Promise.all(trials).then(
+      (all) => setReasons(all.flatMap((it) => it.left.map((one) => one.reason))),
       () => setReasons([]), // what stands against it is said where it is done
     );
   }, []);
   const hasAnchors = reasons?.includes(ErrorReason.ANCHORS_PRESENT) ?? false;
   const isPinned = conversations.some((it) => it.pinned);
   const run = async () => {
-    const request = { conversationIds: ids, anchors, force, limit: 1000, requestId };
-    const answer = await calls.deleteMany(request);
-    if (answer.failure) throw new Error(answer.failure);
-    for (const id of answer.conversationIds) chosen.drop(id);
-    setDone({ gone: answer.conversationIds.length, left: answer.left.length, removed: answer.removed });
+    for (; work.parts[0]; work.parts.shift()) {
+      const answer = await calls.deleteMany({ ...work.parts[0], anchors, force, limit: MOST });
+      if (answer.failure) throw new Error(answer.failure);
+      chosen.drop(...answer.conversationIds);
+      work.gone += answer.conversationIds.length;
+      work.left += answer.left.length;
+      work.removed = sumOf([...work.removed, ...answer.removed]);
+    }
+    setDone({ gone: work.gone, left: work.left, removed: work.removed });
   };
   if (done) {
     return (

@@ -207,7 +207,7 @@ export function Sidebar() {
           ]}
         />
       )}
-      {choice && <Choice chosen={[...choice.values()]} all={items} />}
+      {choice && <Choice chosen={[...choice.values()]} list={list.value} />}
     </section>
   );
 }

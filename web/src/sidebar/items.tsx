@@ -1,9 +1,12 @@
 // What can be done to conversations, one or several that are chosen.
 import { Scope, type Conversation } from "@recollect/client";
 import { ask } from "../actions/asked";
+import { useEffect, useState } from "preact/hooks";
+import { conversations as calls } from "../api/calls";
 import { describe } from "../api/errors";
 import { may } from "../api/session";
-import { archive } from "../state/conversations";
+import { change } from "../live/connection";
+import { type ListState, readAll, readFilters } from "../state/conversations";
 import { chosen } from "../state/chosen";
 import { t } from "../texts";
 import { Icon } from "../ui/Icon";
@@ -19,10 +22,22 @@ export function itemsFor(...conversations: Conversation[]): MenuItem[] {
   return items;
 }
 
+/** Calls of one kind that are under way at a time. */
+const AT_ONCE = 6;
+const PAUSE_MS = 400;
+
 /** Archive conversations or take them out, and say so once. */
 async function archiveAll(conversations: Conversation[], isOn: boolean): Promise<void> {
+  const waiting = [...conversations];
+  const work = async () => {
+    for (let it = waiting.pop(); it; it = waiting.pop()) {
+      await change(calls.archive({ conversationId: it.id, unarchive: !isOn }));
+      const done = conversations.length - waiting.length;
+      if (done % 100 === 0) tell({ text: t.actions.working(done, conversations.length) });
+    }
+  };
   try {
-    for (const it of conversations) await archive(it, isOn);
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
     const undo = { text: t.sidebar.undo, run: () => archiveAll(conversations, !isOn) };
     tell({ text: (isOn ? t.actions.archived : t.actions.unarchived)(conversations.length), action: undo });
     chosen.set(undefined);
@@ -31,8 +46,27 @@ async function archiveAll(conversations: Conversation[], isOn: boolean): Promise
   }
 }
 
+/** Return every conversation of the list, read whole as often as it has changed; undefined: not yet. */
+function useAll({ items, hasMore, state }: ListState): Conversation[] | undefined {
+  const [all, setAll] = useState<Conversation[]>();
+  const ids = items.map((it) => it.id).join();
+  const filters = JSON.stringify(readFilters());
+  useEffect(() => setAll(undefined), [filters]);
+  useEffect(() => {
+    if (!hasMore) return setAll(state === "ready" ? items : undefined);
+    const abort = new AbortController();
+    const timer = setTimeout(() => readAll(abort.signal).then(setAll, () => undefined), all ? PAUSE_MS : 0);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [ids, hasMore, state]);
+  return all;
+}
+
 /** The bar below the list while somebody chooses. */
-export function Choice({ chosen: those, all }: { chosen: Conversation[]; all: Conversation[] }) {
+export function Choice({ chosen: those, list }: { chosen: Conversation[]; list: ListState }) {
+  const all = useAll(list);
   const isOut = those.length > 0 && those.every((it) => it.archived);
   const items: MenuItem[] = may(Scope.CONVERSATIONS_MANAGE) ? [
     {
@@ -43,16 +77,22 @@ export function Choice({ chosen: those, all }: { chosen: Conversation[]; all: Co
   ] : [];
   return (
     <div class="choosing" role="toolbar" aria-label={t.actions.choose}>
-      <span role="status">{t.actions.chosen(those.length)}</span>
-      <button class="button" type="button" onClick={() => chosen.set(all)}>{t.actions.all}</button>
-      {[...items, ...itemsFor(...those)].map((it) => (
-        <button key={it.text} class="quiet" type="button" disabled={!those.length} aria-label={it.text} title={it.text} onClick={it.run}>
-          <Icon name={it.icon} />
+      <span class="choosing-what">
+        <span role="status">{t.actions.chosen(those.length)}</span>
+        {all && all.length > those.length && (
+          <button class="button" type="button" onClick={() => chosen.set(all)}>{t.actions.all(all.length)}</button>
+        )}
+      </span>
+      <span class="choosing-do">
+        {[...items, ...itemsFor(...those)].map((it) => (
+          <button key={it.text} class="quiet" type="button" disabled={!those.length} aria-label={it.text} title={it.text} onClick={it.run}>
+            <Icon name={it.icon} />
+          </button>
+        ))}
+        <button class="quiet" type="button" aria-label={t.actions.endChoosing} title={t.actions.endChoosing} onClick={() => chosen.set(undefined)}>
+          <Icon name="close" />
         </button>
-      ))}
-      <button class="quiet" type="button" aria-label={t.actions.endChoosing} title={t.actions.endChoosing} onClick={() => chosen.set(undefined)}>
-        <Icon name="close" />
-      </button>
+      </span>
     </div>
   );
 }

@@ -2,16 +2,13 @@
 import { signal } from "@preact/signals";
 import type { Conversation } from "@recollect/client";
 
-/** Conversations that one call takes. */
-const MOST = 1000;
-
 class Chosen {
   /** By id; unset while nobody chooses. */
   readonly shown = signal<ReadonlyMap<string, Conversation> | undefined>(undefined);
 
   /** Begin to choose, with some; or end it. */
   set(conversations: Conversation[] | undefined): void {
-    this.shown.value = conversations && new Map(conversations.slice(0, MOST).map((it) => [it.id, it]));
+    this.shown.value = conversations && new Map(conversations.map((it) => [it.id, it]));
   }
 
   /** Choose a conversation, or no longer. */
@@ -21,10 +18,11 @@ class Chosen {
     this.set(others.length < now.length ? others : [...now, conversation]);
   }
 
-  /** Leave out a conversation that is gone. */
-  drop(id: string): void {
+  /** Leave out conversations that are gone. */
+  drop(...ids: string[]): void {
     const now = this.shown.peek();
-    if (now?.has(id)) this.set([...now.values()].filter((it) => it.id !== id));
+    const gone = new Set(ids.filter((it) => now?.has(it)));
+    if (now && gone.size) this.set([...now.values()].filter((it) => !gone.has(it.id)));
   }
 }
 

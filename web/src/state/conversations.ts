@@ -13,6 +13,8 @@ import { oneLine } from "../ui/text";
 import { millis } from "../ui/time";
 
 const PAGE = 50;
+/** The most that a page of the whole list may have. */
+const LARGE_PAGE = 500;
 
 export interface Filters {
   channel: string;
@@ -82,15 +84,8 @@ async function loadPage(isFirst: boolean): Promise<void> {
   const own = (loading = new AbortController());
   isMoreOnItsWay = !isFirst;
   meanwhile = [];
-  const request = {
-    pageSize: PAGE,
-    pageToken: nextPage,
-    channels: filters.channel ? [filters.channel] : [],
-    query: filters.name,
-    archived: filters.archived ? ArchiveFilter.ARCHIVED : ArchiveFilter.UNSPECIFIED,
-  };
   try {
-    const page = await calls.list(request, { signal: own.signal });
+    const page = await calls.list(requestFor(PAGE, nextPage), { signal: own.signal });
     nextPage = page.nextPageToken;
     const items = isFirst ? page.conversations : merged(list.peek().items, page.conversations);
     batch(() => {
@@ -112,6 +107,27 @@ async function loadPage(isFirst: boolean): Promise<void> {
       }
     }
   }
+}
+
+/** Return every conversation that the filters let through, and not only those that were scrolled to. */
+export async function readAll(signal: AbortSignal): Promise<Conversation[]> {
+  const all = new Map<string, Conversation>();
+  for (let token: string | undefined = ""; token !== undefined; ) {
+    const page = await calls.list(requestFor(LARGE_PAGE, token), { signal });
+    for (const it of page.conversations) all.set(it.id, it);
+    token = page.nextPageToken || undefined;
+  }
+  return [...all.values()];
+}
+
+function requestFor(pageSize: number, pageToken: string) {
+  return {
+    pageSize,
+    pageToken,
+    channels: filters.channel ? [filters.channel] : [],
+    query: filters.name,
+    archived: filters.archived ? ArchiveFilter.ARCHIVED : ArchiveFilter.UNSPECIFIED,
+  };
 }
 
 /** Take in a conversation as it is now. */
