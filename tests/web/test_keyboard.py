@@ -381,3 +381,66 @@ def test_the_palette_goes_to_names_views_commands_and_what_was_said(
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog", state="detached")
     page.close()
+
+
+def test_the_palette_acts_on_the_conversation_that_is_shown(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("To be acted on", "The harbour")
+    window.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = window.tab(f"/c/{it}", ".message")
+    page.wait_for_selector(".live-live", state="attached")
+
+    def act(words: str, option: str) -> None:
+        page.keyboard.press("Control+k")
+        page.wait_for_selector("dialog.palette input:focus")
+        page.keyboard.type(words)
+        page.wait_for_selector(f"[role=option][aria-selected=true] >> text={option}")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog.palette", state="detached")
+
+    act("details", "Details")
+    page.wait_for_selector(".details")
+    act("rename", "Rename")
+    page.wait_for_selector(".view-title input:focus")
+    page.keyboard.type("Acted on")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".view-title h1 >> text=Acted on")
+    act("copy as", "Copy as Markdown")
+    wait(page, "navigator.clipboard.readText().then((it) => it.includes('# Acted on'))")
+    assert "About The harbour: noted." in page.evaluate("navigator.clipboard.readText()")
+    act("copy a link", "Copy a link")
+    wait(page, f"navigator.clipboard.readText().then((it) => it.endsWith('/c/{it}'))")
+    act("archive", "Archive")
+    page.wait_for_selector(".view-meta .badge >> text=Archived")
+    act("take out", "Take out of the archive")
+    page.wait_for_selector(".view-meta .badge", state="detached")
+    act("export", "Export…")
+    page.wait_for_selector("dialog[open] >> text=Export 1 conversation")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    act("dark", "Theme: dark")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    act("delete", "Delete…")
+    page.wait_for_selector("dialog[open] >> text=Delete 1 conversation?")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    visit(page, "/insights")
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("dialog.palette input:focus")
+    page.keyboard.type("delete")
+    page.wait_for_selector("#palette-all")
+    assert "Delete…" not in page.inner_text("#palette-list")
+    page.close()
+
+
+def test_the_palette_shows_nothing_that_most_likely_does_not_answer(window: Browsing) -> None:
+    page = window.tab()
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("dialog.palette input:focus")
+    with page.expect_response("**/*.RecallService/Search") as answered:
+        page.keyboard.type("zyxwv quartz")
+    answered.value.finished()
+    page.wait_for_timeout(100)
+    assert page.query_selector("[id^=palette-said-]") is None
+    page.close()

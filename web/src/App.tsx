@@ -12,7 +12,7 @@ import { Sidebar } from "./sidebar/Sidebar";
 import { isNarrow, nextTheme, theme } from "./state/theme";
 import { t } from "./texts";
 import { focusOn } from "./ui/focus";
-import { Icon } from "./ui/Icon";
+import { Icon, themeIcon } from "./ui/Icon";
 import { Notice } from "./ui/Notice";
 import { Empty, Failure, Loading } from "./ui/States";
 import { maySee, viewOf, views } from "./views/registry";
@@ -48,7 +48,7 @@ export function App() {
             <Icon name="keyboard" />
           </button>
           <button class="quiet" title={t.app.theme[theme.value]} aria-label={t.app.theme[theme.value]} onClick={nextTheme}>
-            <Icon name={theme.value === "auto" ? "auto" : theme.value === "dark" ? "moon" : "sun"} />
+            <Icon name={themeIcon(theme.value)} />
           </button>
           {hasToken() && (
             <button class="quiet" title={t.app.signOut} aria-label={t.app.signOut} onClick={() => void signOut()}>

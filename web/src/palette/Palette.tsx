@@ -9,11 +9,12 @@ import { can, paletteOpen, perform } from "../keyboard";
 import { link, navigate, show } from "../router";
 import { nameOf } from "../sidebar/Row";
 import { list } from "../state/conversations";
-import { nextTheme, theme } from "../state/theme";
+import { openedActions } from "../state/opened";
+import { theme, THEMES } from "../state/theme";
 import { t } from "../texts";
 import { Dialog } from "../ui/Dialog";
-import { channelIcon, Icon, type IconName } from "../ui/Icon";
-import { oneLine } from "../ui/text";
+import { channelIcon, Icon, type IconName, themeIcon } from "../ui/Icon";
+import { DOUBTFUL, oneLine } from "../ui/text";
 import { dayOf, shortTime } from "../ui/time";
 import { maySee, views } from "../views/registry";
 import { linkTo } from "../views/search/link";
@@ -122,7 +123,7 @@ function useAnswers(text: string): Answers {
           .then((it) => setAnswers((old) => ({ ...old, named: it.conversations })), failed);
       }
       if (may(Scope.RECALL)) {
-        recall.search({ query: text, limit: FEW }, { signal })
+        recall.search({ query: text, limit: FEW, minScore: DOUBTFUL }, { signal })
           .then((it) => setAnswers((old) => ({ ...old, found: it.results })), failed);
       }
     }, PAUSE_MS);
@@ -157,10 +158,16 @@ function entriesOf(text: string, named: Conversation[], found: SearchResult[]): 
   }
   return [
     [t.palette.conversations, conversationsNamed],
+    [t.palette.opened, actions().filter(matches)],
     [t.palette.places, places.filter(matches)],
     [t.palette.commands, commands().filter(matches)],
     [t.palette.said, said],
   ];
+}
+
+/** Return what can be done to the conversation that is shown. */
+function actions(): Entry[] {
+  return openedActions.value.map(({ icon, text, key, run }, index) => ({ id: `palette-do-${index}`, icon, text, hint: key, run }));
 }
 
 /** Return the commands that can be run now: those of one key, and those of the buttons at the top. */
@@ -172,6 +179,8 @@ function commands(): Entry[] {
     ...keys.filter(([key]) => can(key)).map(([key, icon, text]) => (
       { id: `palette-key-${key.charCodeAt(0)}`, icon, text, hint: key, run: () => perform(key) }
     )),
-    { id: "palette-theme", icon: "auto", text: t.palette.theme(t.app.theme[theme.value]), run: nextTheme },
+    ...THEMES.filter((it) => it !== theme.value).map((it): Entry => (
+      { id: `palette-theme-${it}`, icon: themeIcon(it), text: t.app.theme[it], run: () => (theme.value = it) }
+    )),
   ];
 }

@@ -3,13 +3,13 @@ import { effect, signal } from "@preact/signals";
 
 export type Theme = "auto" | "light" | "dark";
 const KEY = "recollect-theme";
-const ORDER: Theme[] = ["auto", "light", "dark"];
+export const THEMES: readonly Theme[] = ["auto", "light", "dark"];
 
 export const theme = signal<Theme>(stored());
 
 /** Choose the next theme. */
 export function nextTheme(): void {
-  theme.value = ORDER[(ORDER.indexOf(theme.value) + 1) % ORDER.length]!;
+  theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length]!;
 }
 
 effect(() => {
@@ -19,7 +19,7 @@ effect(() => {
 
 function stored(): Theme {
   const value = localStorage.getItem(KEY) as Theme;
-  return ORDER.includes(value) ? value : "auto";
+  return THEMES.includes(value) ? value : "auto";
 }
 
 const narrow = matchMedia("(max-width: 760px)");

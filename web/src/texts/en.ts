@@ -38,7 +38,7 @@ export const en = {
     commands: "Commands",
     said: "What was said",
     all: (words: string) => `Search everything for “${words}”`,
-    theme: (current: string) => `Another theme (${current})`,
+    opened: "This conversation",
   },
   live: {
     connecting: "Connecting…",
@@ -181,6 +181,10 @@ export const en = {
     copies: "These may have copies, which stay until they are redacted there:",
     export: "Export",
     exportItem: "Export…",
+    copyMarkdown: "Copy as Markdown",
+    copyLink: "Copy a link",
+    copied: "The conversation was copied.",
+    linkCopied: "The link was copied.",
     exportTitle: (n: number) => `Export ${count(n, "conversation", "conversations")}`,
     form: "Form",
     forms: {

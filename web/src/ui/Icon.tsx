@@ -61,6 +61,11 @@ export function channelIcon(channel: string): IconName {
   return CHANNELS[channel] ?? "chat";
 }
 
+/** Return the icon of a theme. */
+export function themeIcon(theme: "auto" | "light" | "dark"): IconName {
+  return theme === "dark" ? "moon" : theme === "light" ? "sun" : "auto";
+}
+
 export function Icon({ name }: { name: IconName }) {
   return (
     <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">

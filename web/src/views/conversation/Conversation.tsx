@@ -2,19 +2,23 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Role, Scope, type Conversation } from "@recollect/client";
 import { conversations as calls } from "../../api/calls";
+import { describe } from "../../api/errors";
 import { may, onlyConversation } from "../../api/session";
 import { generation, listen } from "../../live/connection";
 import { onKey } from "../../keyboard";
-import { link, navigate, route, setQuery } from "../../router";
+import { link, navigate, permalink, route, setQuery } from "../../router";
+import { archive, NEW } from "../../state/conversations";
+import { openedActions } from "../../state/opened";
 import { itemsFor } from "../../sidebar/items";
 import { isReadOnly, partyOf, placeOf, RenameForm, nameOf } from "../../sidebar/Row";
-import { NEW } from "../../state/conversations";
 import { draftsOf } from "../../state/drafts";
 import { markSeen } from "../../state/unread";
 import { t } from "../../texts";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { useOpening } from "../../ui/focus";
-import { Menu } from "../../ui/Menu";
+import { copy } from "../../ui/Copy";
+import { Menu, type MenuItem } from "../../ui/Menu";
+import { tell } from "../../ui/Notice";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName } from "../../ui/text";
 import { Composer } from "./Composer";
@@ -89,6 +93,35 @@ function isUnanswered({ conversation, messages, hasOlder }: TranscriptState): bo
   return isWaiting && conversation?.channel === "web" && draftsOf(conversation.id).length === 0;
 }
 
+/** Return what can be done to the conversation that is shown. */
+function actionsOf(conversation: Conversation, rename: () => void): MenuItem[] {
+  const { id, archived } = conversation;
+  const isManaged = may(Scope.CONVERSATIONS_MANAGE);
+  const failed = (error: unknown) => tell({ text: describe(error) });
+  const manage: MenuItem[] = isManaged ? [
+    { icon: "pencil", text: t.sidebar.rename, run: rename },
+    {
+      icon: archived ? "unarchive" : "archive", text: archived ? t.sidebar.unarchive : t.sidebar.archive,
+      run: () => void archive(conversation, !archived).catch(failed),
+    },
+  ] : [];
+  return [
+    ...manage,
+    { icon: "copy", text: t.actions.copyMarkdown, run: () => void copyWhole(conversation).catch(failed) },
+    { icon: "link", text: t.actions.copyLink, run: () => void copyAndSay(permalink(`/c/${id}`, {}), t.actions.linkCopied) },
+    ...itemsFor(conversation),
+  ];
+}
+
+async function copyWhole(conversation: Conversation): Promise<void> {
+  const { FORMS, written } = await import("../../actions/transcripts");
+  await copyAndSay(await written([conversation], FORMS["markdown"]!, new AbortController().signal, () => undefined), t.actions.copied);
+}
+
+async function copyAndSay(text: string, said: string): Promise<void> {
+  if (await copy(text)) tell({ text: said });
+}
+
 /** Say that a conversation is left, so that notes are taken of it. */
 function leave(conversation: Conversation | undefined): void {
   // One that goes on elsewhere is not left by who only looks at it.
@@ -132,6 +165,13 @@ function Opened({ id }: { id: string }) {
     if (shown.conversation && !document.hidden) markSeen(shown.conversation);
     if (shown.conversation) document.title = `${nameOf(shown.conversation)} · ${t.app.name}`;
   }, [shown.conversation]);
+
+  const doable = shown.conversation && shown.state === "ready" ? actionsOf(shown.conversation, () => setRenaming(true)) : [];
+  useEffect(() => {
+    const toggle = () => setQuery({ details: route.value.query.get("details") === "1" ? undefined : "1" });
+    openedActions.value = doable.length ? [...doable, { icon: "panel", text: t.conversation.panel, run: toggle }] : [];
+    return () => void (openedActions.value = []);
+  }, [shown.conversation, shown.state]);
 
   if (shown.state === "loading") return <Loading />;
   if (shown.state === "failed") return <Failure error={shown.error} retry={() => void transcript.open(target)} />;
@@ -191,7 +231,7 @@ function Opened({ id }: { id: string }) {
       </header>
       {menu && (
         <Menu
-          label={t.sidebar.menu(nameOf(conversation))} box={menu.getBoundingClientRect()} items={itemsFor(conversation)}
+          label={t.sidebar.menu(nameOf(conversation))} box={menu.getBoundingClientRect()} items={doable}
           onClose={() => {
             setMenu(undefined);
             menu.focus();
