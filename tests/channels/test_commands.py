@@ -122,7 +122,7 @@ def test_every_text_is_a_message_or_a_command(text: str) -> None:
 
 def test_new_keeps_the_model_and_the_old_conversation(post: Post) -> None:
     old = home(post.whatsapp("Hello"))
-    assert reply(post.whatsapp("/model")) == "The model is the default."
+    assert reply(post.whatsapp("/model")).startswith("The model is the default. ")
     assert reply(post.whatsapp("/model opus")) == "The model is opus from here on."
     answer = post.whatsapp("/new")
     assert (here(answer).model, here(answer).pinned, here(answer).message_count) == (
@@ -131,7 +131,7 @@ def test_new_keeps_the_model_and_the_old_conversation(post: Post) -> None:
         0,
     )
     assert here(answer).party == post.get(old).party
-    assert reply(post.whatsapp("/model")) == "The model is opus."
+    assert reply(post.whatsapp("/model")).startswith("The model is opus. ")
     assert reply(post.whatsapp("/model default")) == "The model is the default from here on."
     assert (post.get(home(answer)).model, post.get(old).model) == ("", "opus")
     assert post.said(old) == ["Hello"]
@@ -381,4 +381,7 @@ def test_the_models_that_may_be_chosen_are_named_and_others_refused(
 
 def test_without_a_list_any_model_may_be_chosen(post: Post) -> None:
     assert post.get(home(post.cli("/model gpt-oss"))).model == "gpt-oss"
-    assert reply(post.cli("/model")) == "The model is gpt-oss."
+    assert reply(post.cli("/model")) == (
+        "The model is gpt-oss. This server has no list of models to choose from (setting models):"
+        " any name is taken, as in /model haiku, and the agent that answers decides what it does with it."
+    )

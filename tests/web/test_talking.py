@@ -1,6 +1,7 @@
 """Conversations on the page while they go on: what is said anywhere, or written on it, appears."""
 
 import errno
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,14 @@ def test_what_is_written_on_the_page_is_stored_once(stage: Stage, window: Browsi
     page.wait_for_selector("text=No agent has answered yet")
     stage.client.conversations.append_turn(stored_one.id, [Message.assistant("To the page")])
     page.wait_for_selector("text=No agent has answered yet", state="detached")
+    page.close()
+
+
+def test_the_command_model_says_why_it_names_none(stage: Stage, window: Browsing) -> None:
+    page = window.tab(f"/c/{stage.conversation('Models', 'Which?')}", ".composer")
+    page.fill(".composer textarea", "/model")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".command-reply >> text=has no list of models to choose from")
     page.close()
 
 

@@ -145,6 +145,8 @@ class Commands:
                 text = f"The model is {model or 'the default'}."
                 if self._models:
                     text = f"{text} You can choose {_choice(self._models)}; /model default takes a choice back."
+                else:
+                    text = f"{text} {_NO_LIST}"
                 return self._note(call, said_in, beginning, text)
             case SetModel(wanted):
                 listed = listed_model(wanted, self._models)
@@ -280,6 +282,10 @@ def _choice(models: tuple[str, ...]) -> str:
 
 
 _NOTHING = "Nothing was said in this conversation yet."
+_NO_LIST = (
+    "This server has no list of models to choose from (setting models): any name is taken, as in"
+    " /model haiku, and the agent that answers decides what it does with it."
+)
 
 
 def _line(message: Message) -> str:
