@@ -91,6 +91,18 @@ def test_the_command_model_says_why_it_names_none(stage: Stage, window: Browsing
     page.close()
 
 
+def test_dates_are_written_as_the_persons_language_does(stage: Stage, browser: Any) -> None:
+    at = datetime(2025, 3, 5, 14, 7, tzinfo=UTC)
+    it = stage.client.conversations.create("web", messages=[Message.user("Then", timestamp=at)]).id
+    for locale, day in (("de-DE", "5. März 2025"), ("en-US", "Mar 5, 2025"), ("en-GB", "5 Mar 2025")):
+        opened = Browsing(browser, stage.bridge, locale=locale, timezone_id="UTC")
+        page = opened.tab(f"/c/{it}", ".message")
+        assert page.inner_text(".day") == day
+        hour = "02:07 PM" if locale == "en-US" else "14:07"
+        assert page.inner_text(".message time").replace("\u202f", " ") == hour
+        opened.context.close()
+
+
 def test_a_first_visit_shows_lines_that_store_a_conversation(
     stage: Stage, window: Browsing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,15 @@
-// Times as people read them, in the browser's time zone.
+// Times as people read them: in the browser's time zone, and as its languages write them.
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { t } from "../texts";
 
-const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-const dayAndYear = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
-const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeStyle: "medium" });
+const LOCALES = [...navigator.languages];
+/** Return a writer of dates in the person's own locale. */
+export const dates = (options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat(LOCALES, options);
+
+const clock = dates({ hour: "2-digit", minute: "2-digit" });
+const day = dates({ day: "numeric", month: "short" });
+const dayAndYear = dates({ day: "numeric", month: "short", year: "numeric" });
+const full = dates({ dateStyle: "full", timeStyle: "medium" });
 
 /** Return milliseconds since 1970, 0 for an unset time. */
 export function millis(time: Timestamp | undefined): number {

@@ -3,6 +3,7 @@ import { timestampDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { TimeBucket, UsageGroup, type Activity, type UsageResponse } from "@recollect/client";
 import { t } from "../../texts";
 import { channelName, oneLine } from "../../ui/text";
+import { dates } from "../../ui/time";
 
 export const RANGES = { "7d": 7, "30d": 30, "90d": 90, "1y": 365 } as const;
 export const UNITS = { day: TimeBucket.DAY, week: TimeBucket.WEEK, month: TimeBucket.MONTH } as const;
@@ -139,10 +140,10 @@ export function ceiling(value: number): number {
   return power * (steps.find((it) => it * power >= value * 0.999) ?? 10);
 }
 
-const dayLabel = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-const fullLabel = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", year: "numeric" });
-const monthLabel = new Intl.DateTimeFormat("en-GB", { month: "short", year: "2-digit" });
-const monthFull = new Intl.DateTimeFormat("en-GB", { month: "long", year: "numeric" });
+const dayLabel = dates({ day: "numeric", month: "short" });
+const fullLabel = dates({ weekday: "short", day: "numeric", month: "short", year: "numeric" });
+const monthLabel = dates({ month: "short", year: "2-digit" });
+const monthFull = dates({ month: "long", year: "numeric" });
 
 /** Return the label of a bucket on the axis. */
 export function axisLabel(start: Date, unit: Unit): string {
