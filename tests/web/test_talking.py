@@ -83,11 +83,58 @@ def test_what_is_written_on_the_page_is_stored_once(stage: Stage, window: Browsi
     page.close()
 
 
+def test_an_answer_that_never_comes_is_missed_where_agents_have_answered_before(
+    stage: Stage, window: Browsing
+) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    call = ToolCall("1", "read_log", "{}")
+    asked = [
+        Message.user("Is it there?", timestamp=yesterday),
+        Message.assistant("Yes.", timestamp=yesterday),
+        Message.user("And now?", timestamp=yesterday),
+    ]
+    died_at_once = stage.client.conversations.create("web", messages=asked).id
+    working = [*asked, Message.assistant("", tool_calls=[call], timestamp=yesterday)]
+    died_at_work = stage.client.conversations.create("web", messages=working).id
+    page = window.tab(f"/c/{died_at_once}", ".message")
+    page.wait_for_selector("text=No agent has answered this")
+    page.click("text=An agent in thirty lines")
+    shown = page.locator("dialog pre").text_content()
+    guide = Path("docs/guides/agents.md").read_text("utf-8")
+    program = guide[guide.index("def serve(") :].split("\n```")[0]
+    assert program in shown
+    compile(shown, "agent", "exec")
+    page.wait_for_selector("dialog .hljs-keyword")
+    assert axe(page) == []
+    page.keyboard.press("Escape")
+    visit(page, f"/c/{died_at_work}")
+    page.wait_for_selector("text=No agent has answered this")
+    stage.client.conversations.append_turn(died_at_work, [Message.tool("", tool_call_id="1")])
+    page.wait_for_selector("text=No agent has answered this", state="detached")
+    # an agent that has answered has some time for the next answer
+    it = stage.conversation("Alive", "Hello")
+    stage.client.conversations.append_turn(it, [Message.user("One moment")])
+    visit(page, f"/c/{it}")
+    page.wait_for_selector(".message >> text=One moment")
+    assert page.query_selector("text=No agent has answered") is None
+    page.close()
+
+
 def test_the_command_model_says_why_it_names_none(stage: Stage, window: Browsing) -> None:
     page = window.tab(f"/c/{stage.conversation('Models', 'Which?')}", ".composer")
     page.fill(".composer textarea", "/model")
     page.keyboard.press("Enter")
     page.wait_for_selector(".command-reply >> text=has no list of models to choose from")
+    page.close()
+
+
+def test_a_click_on_a_title_edits_it(stage: Stage, window: Browsing) -> None:
+    page = window.tab(f"/c/{stage.conversation('Old title', 'Here')}", ".message")
+    page.click(".view-title h1 >> text=Old title")
+    page.wait_for_selector(".view-title input:focus")
+    page.keyboard.type("New title")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".view-title h1 >> text=New title")
     page.close()
 
 

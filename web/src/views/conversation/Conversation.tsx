@@ -21,6 +21,8 @@ import { Menu, type MenuItem } from "../../ui/Menu";
 import { tell } from "../../ui/Notice";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName } from "../../ui/text";
+import { millis, shortTime } from "../../ui/time";
+import { AgentDialog } from "./AgentDialog";
 import { Composer } from "./Composer";
 import { Details } from "./Details";
 import { Find } from "./Find";
@@ -87,10 +89,43 @@ function Beginning() {
   );
 }
 
-/** Return whether nobody ever answered what was written on the page. */
-function isUnanswered({ conversation, messages, hasOlder }: TranscriptState): boolean {
-  const isWaiting = !hasOlder && messages.length > 0 && messages.every((it) => it.role === Role.USER);
-  return isWaiting && conversation?.channel === "web" && draftsOf(conversation.id).length === 0;
+/** How long an agent that has answered before may take until nobody seems to be there. */
+const PATIENCE_MS = 2 * 60_000;
+/** The same, while tools run. */
+const TOOLS_MS = 30 * 60_000;
+
+/** Return how many milliseconds are left until what was written on the page counts as unanswered;
+ * undefined: it is answered, or being answered. */
+function patienceWith({ conversation, messages, hasOlder, hasNewer }: TranscriptState): number | undefined {
+  const last = messages.at(-1);
+  if (!last || hasNewer || conversation?.channel !== "web" || draftsOf(conversation.id).length) return undefined;
+  if (last.role === Role.ASSISTANT && !last.toolCalls.length) return undefined;
+  if (!hasOlder && messages.every((it) => it.role === Role.USER)) return 0;
+  return Math.max(0, millis(last.timestamp) + (last.role === Role.USER ? PATIENCE_MS : TOOLS_MS) - Date.now());
+}
+
+/** Says that nobody answers, and what would. */
+function Unanswered({ shown }: { shown: TranscriptState }) {
+  const [, look] = useState(0);
+  const [isOpen, setOpen] = useState(false);
+  const left = patienceWith(shown);
+  useEffect(() => {
+    if (!left) return;
+    const timer = setTimeout(() => look((it) => it + 1), left);
+    return () => clearTimeout(timer);
+  }, [left === undefined, shown.messages]);
+  if (left !== 0) return null;
+  const last = shown.messages.at(-1)!;
+  const isFirst = shown.messages.every((it) => it.role === Role.USER);
+  return (
+    <p class="composer-note">
+      <span>
+        {isFirst && !shown.hasOlder ? t.conversation.unanswered : t.conversation.unansweredSince(shortTime(last.timestamp))}{" "}
+        <button class="as-link" type="button" onClick={() => setOpen(true)}>{t.conversation.anAgent}</button>
+      </span>
+      {isOpen && <AgentDialog onClose={() => setOpen(false)} />}
+    </p>
+  );
 }
 
 /** Return what can be done to the conversation that is shown. */
@@ -180,6 +215,8 @@ function Opened({ id }: { id: string }) {
   const conversation = shown.conversation!;
   const party = partyOf(conversation);
   const mayRename = may(Scope.CONVERSATIONS_MANAGE);
+  // Who selects a part of the title to copy it does not want to change it.
+  const onTitle = () => document.getSelection()?.isCollapsed !== false && setRenaming(true);
   return (
     <div class="conversation">
       <header class="view-header">
@@ -189,7 +226,9 @@ function Opened({ id }: { id: string }) {
             <RenameForm conversation={conversation} onEnd={() => setRenaming(false)} />
           ) : (
             <h1>
-              <bdi>{nameOf(conversation)}</bdi>
+              <bdi class={mayRename ? "editable" : undefined} title={mayRename ? t.sidebar.rename : undefined} onClick={mayRename ? onTitle : undefined}>
+                {nameOf(conversation)}
+              </bdi>
               {mayRename && (
                 <button ref={pencil} class="quiet" aria-label={t.sidebar.rename} title={t.sidebar.rename} onClick={() => setRenaming(true)}>
                   <Icon name="pencil" />
@@ -242,7 +281,7 @@ function Opened({ id }: { id: string }) {
       <div class="conversation-body">
         <div class="conversation-main">
           <TranscriptList transcript={transcript} target={target} isMeant={route.value.query.get("by") === "meaning"} />
-          {isUnanswered(shown) && <p class="composer-note">{t.conversation.unanswered}</p>}
+          <Unanswered shown={shown} />
           {isReadOnly(conversation) ? (
             <p class="composer-note"><Icon name="lock" />{t.conversation.readOnly(placeOf(conversation), channelName(conversation.channel))}</p>
           ) : may(Scope.CONVERSATIONS_WRITE) ? (
