@@ -3,7 +3,7 @@
 import { lexer, type Token, type Tokens } from "marked";
 import type { ComponentChildren } from "preact";
 import { t } from "../texts";
-import { oneLine } from "../ui/text";
+import { directionOf, oneLine } from "../ui/text";
 import { Code } from "./Code";
 
 /** Levels of nesting that are rendered; what lies deeper is shown as it was written. */
@@ -40,11 +40,11 @@ function Part({ token, depth }: { token: Token; depth: number }): ComponentChild
     case "def":
       return null;
     case "paragraph":
-      return <p class="text" dir="auto">{all(tokens, depth)}</p>;
+      return <p class="text" dir={directionOf(token.raw) ?? "auto"}>{all(tokens, depth)}</p>;
     case "heading":
-      return <p class="text heading" dir="auto" data-level={(token as Tokens.Heading).depth}>{all(tokens, depth)}</p>;
+      return <p class="text heading" dir={directionOf(token.raw) ?? "auto"} data-level={(token as Tokens.Heading).depth}>{all(tokens, depth)}</p>;
     case "blockquote":
-      return <blockquote dir="auto">{all(tokens, depth)}</blockquote>;
+      return <blockquote dir={directionOf(token.raw)}>{all(tokens, depth)}</blockquote>;
     case "hr":
       return <hr />;
     case "code": {
@@ -53,8 +53,13 @@ function Part({ token, depth }: { token: Token; depth: number }): ComponentChild
     }
     case "list": {
       const { items, ordered, start } = token as Tokens.List;
-      const parts = items.map((it, index) => <li key={index} dir="auto">{all(it.tokens, depth)}</li>);
-      return ordered ? <ol start={Number(start) || 1}>{parts}</ol> : <ul>{parts}</ul>;
+      const dir = directionOf(token.raw);
+      // The number stands on the list's side; the text of an item may run the other way.
+      const parts = items.map((it, index) => <li key={index}><div dir={directionOf(it.raw)}>{all(it.tokens, depth)}</div></li>);
+      if (!ordered) return <ul dir={dir}>{parts}</ul>;
+      const first = Number(start) || 1;
+      const digits = String(first + items.length - 1).length;
+      return <ol dir={dir} start={first} style={digits > 2 ? { paddingInlineStart: `${digits + 2}ch` } : undefined}>{parts}</ol>;
     }
     case "checkbox":
       return (token as Tokens.Checkbox).checked ? "☑ " : "☐ ";
@@ -86,16 +91,21 @@ function Part({ token, depth }: { token: Token; depth: number }): ComponentChild
 }
 
 function Table({ table, depth }: { table: Tokens.Table; depth: number }) {
-  const style = (it: Tokens.TableCell) => (it.align ? { textAlign: it.align } : undefined);
+  const dir = directionOf(table.raw);
+  const cell = (it: Tokens.TableCell) => ({
+    dir: directionOf(it.text),
+    // Who asks for the left means where the table begins.
+    style: it.align ? { textAlign: it.align === "center" ? "center" : (it.align === "left") === (dir !== "rtl") ? "left" : "right" } : undefined,
+  });
   return (
-    <div class="table" tabIndex={0} role="region" aria-label={t.conversation.table}>
+    <div class="table" dir={dir} tabIndex={0} role="region" aria-label={t.conversation.table}>
       <table>
         <thead>
-          <tr>{table.header.map((it, index) => <th key={index} dir="auto" style={style(it)}>{all(it.tokens, depth)}</th>)}</tr>
+          <tr>{table.header.map((it, index) => <th key={index} {...cell(it)}>{all(it.tokens, depth)}</th>)}</tr>
         </thead>
         <tbody>
           {table.rows.map((row, at) => (
-            <tr key={at}>{row.map((it, index) => <td key={index} dir="auto" style={style(it)}>{all(it.tokens, depth)}</td>)}</tr>
+            <tr key={at}>{row.map((it, index) => <td key={index} {...cell(it)}>{all(it.tokens, depth)}</td>)}</tr>
           ))}
         </tbody>
       </table>

@@ -13,6 +13,17 @@ export function oneLine(text: string): string {
   return text.replace(HIDDEN, (it) => (it === "\n" || it === "\t" ? " " : "\u2426"));
 }
 
+const LETTER = /\p{L}/u;
+/** Letters that are written from right to left. */
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/** Return the direction of a text, which is that of its first letter. `dir="auto"` of an element looks at
+ * none of the parts that have a direction of their own. */
+export function directionOf(text: string): "rtl" | "ltr" | undefined {
+  const letter = LETTER.exec(text)?.[0];
+  return letter ? (RIGHT_TO_LEFT.test(letter) ? "rtl" : "ltr") : undefined;
+}
+
 /** Return the label of a channel. */
 export function channelName(channel: string): string {
   return t.channels[channel] ?? oneLine(channel);
