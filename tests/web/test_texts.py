@@ -1,11 +1,11 @@
-"""What a message holds: lists, tables and quotations in both directions of writing."""
+"""What a message holds: lists and tables in both directions of writing, footnotes, logs, tools."""
 
 from typing import Any
 
 import pytest
-from recollect import Message
+from recollect import Message, ToolCall
 
-from tests.web.conftest import TOO_WIDE, Browsing, Stage, axe
+from tests.web.conftest import COLOURS, TOO_WIDE, Browsing, Stage, axe, wait
 
 ARABIC = """أهلا بك
 
@@ -68,4 +68,87 @@ def test_what_is_written_from_left_to_right_stays_so_beside_it(
         assert page.evaluate(direction) == "ltr", part
     cell = "getComputedStyle(document.querySelector('.markdown td')).direction"
     assert page.evaluate(cell) == "rtl"
+    page.close()
+
+
+def test_code_in_a_table_breaks_inside_no_word(stage: Stage, window: Browsing) -> None:
+    words = "one two three four five six seven eight nine ten eleven twelve"
+    name = "recollect_server.services.channels.commands.Commands"
+    text = f"| name | what |\n|---|---|\n| `{name}` | {words} {words} |"
+    page = window.tab(f"/c/{answer(stage, text)}", ".markdown td code")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.locator(".markdown td code").evaluate("(it) => it.getClientRects().length") == 1
+    assert page.evaluate(TOO_WIDE) == []
+    page.close()
+
+
+def test_footnotes_stand_below_and_lead_there_and_back(stage: Stage, window: Browsing) -> None:
+    text = (
+        "The valve stuck[^valve] and the pump ran dry.[^2] As before.[^valve] Not [^this].\n\n"
+        "[^valve]: See **the manual**,\n    page 7.\n[^2]: https://pump.example\n"
+    )
+    page = window.tab(f"/c/{answer(stage, text)}", ".markdown sup")
+    assert page.locator(".markdown sup").all_inner_texts() == ["1", "2", "1"]
+    assert page.locator(".footnotes > li").count() == 2
+    assert "See the manual" in page.inner_text(".footnotes > li >> nth=0")
+    assert "Not [^this]." in page.inner_text(".assistant .markdown > p")
+    address = page.url
+    page.click(".markdown sup a >> nth=1")
+    assert page.evaluate("document.activeElement.innerText").startswith("https://pump.example")
+    page.click(".footnotes li >> nth=1 >> [aria-label='Back to the text']")
+    assert page.evaluate("document.activeElement.innerText") == "2"
+    assert page.url == address
+    assert axe(page) == []
+    page.close()
+
+
+def test_a_long_log_is_folded_after_twenty_lines(stage: Stage, window: Browsing) -> None:
+    log = "\n".join(f"line {number}" for number in range(1, 301))
+    call = ToolCall("1", "read_log", "{}")
+    messages = [
+        Message.user("The log?"),
+        Message.assistant(f"Here:\n\n```\n{log}\n```\n\n```python\n{log}\n```", tool_calls=[call]),
+        Message.tool(log, tool_call_id="1"),
+        Message.assistant("That is all"),
+    ]
+    it = stage.client.conversations.create("web", messages=messages).id
+    page = window.tab(f"/c/{it}", ".message >> text=That is all")
+    page.click(".fold summary")
+    for place in (".markdown figure >> nth=0", ".fold-body > div"):
+        shown = page.locator(place).locator("pre")
+        assert shown.inner_text().rstrip("…").rstrip().endswith("line 20")
+        page.locator(place).locator("text=Show all 300 lines").click()
+        wait(page, "(text) => [...document.querySelectorAll('pre')].some((it) => it.innerText.endsWith(text))", "line 300")  # fmt: skip
+        assert shown.inner_text().endswith("line 300")
+    # code that somebody wrote is read whole
+    assert page.locator(".markdown figure >> nth=1").inner_text().rstrip().endswith("line 300")
+    page.close()
+
+
+def test_a_result_is_laid_out_as_arguments_are_and_one_that_failed_looks_so(
+    stage: Stage, window: Browsing
+) -> None:
+    calls = [ToolCall(str(it), f"tool_{it}", '{"of": 12345678901234567890}') for it in range(4)]
+    messages = [
+        Message.user("Run them"),
+        Message.assistant(tool_calls=calls),
+        Message.tool('{"rows":[{"id":12345678901234567890,"name":"Caf\\u00e9"}]}', tool_call_id="0"),
+        Message.tool("no such file", tool_call_id="1", metadata={"isError": True}),
+        Message.tool('{"error": "no such table"}', tool_call_id="2"),
+        Message.tool("An error: none", tool_call_id="3"),
+        Message.assistant("Ran"),
+    ]
+    it = stage.client.conversations.create("web", messages=messages).id
+    page = window.tab(f"/c/{it}", ".message >> text=Ran")
+    folds = page.locator(".fold")
+    assert [it.get_attribute("data-failed") for it in folds.all()] == ["false", "true", "true", "false"]
+    assert folds.nth(1).locator("summary").inner_text().split("\n")[-1] == "failed"
+    folds.nth(0).locator("summary").click()
+    result = folds.nth(0).locator("pre").nth(1).inner_text()
+    assert result == (
+        '{\n  "rows": [\n    {\n      "id": 12345678901234567890,\n      "name": "Café"\n    }\n  ]\n}'
+    )
+    assert axe(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert axe(page, COLOURS) == []
     page.close()

@@ -1,10 +1,12 @@
 // A message's Markdown as elements. The parser gives tokens, and each becomes an element here:
 // nothing that somebody wrote is ever read as HTML, and nothing is loaded from elsewhere.
-import { lexer, type Token, type Tokens } from "marked";
-import type { ComponentChildren } from "preact";
+import { Marked, type Token, type Tokens } from "marked";
+import { type ComponentChildren, createContext } from "preact";
+import { useContext, useMemo, useRef } from "preact/hooks";
 import { t } from "../texts";
 import { directionOf, oneLine } from "../ui/text";
 import { Code } from "./Code";
+import { footnote, type FootnoteToken, Notes, reference } from "./footnotes";
 
 /** Levels of nesting that are rendered; what lies deeper is shown as it was written. */
 const DEEPEST = 16;
@@ -12,19 +14,26 @@ const DEEPEST = 16;
 const LONGEST = 100_000;
 const PROTOCOLS = new Set(["http:", "https:", "mailto:"]);
 
+const parser = new Marked({ gfm: true });
+const withFootnotes = new Marked({ extensions: [footnote, reference], gfm: true });
+
 export function Markdown({ text }: { text: string }) {
-  return <div class="markdown">{render(text)}</div>;
+  const root = useRef<HTMLDivElement>(null);
+  const tokens = useMemo(() => tokensOf(text), [text]);
+  const notes = useMemo(() => new Notes(tokens ?? []), [tokens]);
+  if (!tokens) return <div class="markdown"><p class="text" dir="auto">{text}</p></div>;
+  const shown = <NotesContext.Provider value={{ notes, root }}>{all(tokens, 0)}</NotesContext.Provider>;
+  return <div class="markdown" ref={root}>{shown}{notes.order.length > 0 && <Footnotes notes={notes} root={root} />}</div>;
 }
 
-function render(text: string): ComponentChildren {
-  if (text.length > LONGEST) return <p class="text" dir="auto">{text}</p>;
-  let tokens: Token[];
+/** Return the tokens of a text; undefined for one that is shown as it was written. */
+function tokensOf(text: string): Token[] | undefined {
+  if (text.length > LONGEST) return undefined;
   try {
-    tokens = lexer(text, { gfm: true });
+    return (text.includes("[^") ? withFootnotes : parser).lexer(text);
   } catch {
-    return <p class="text" dir="auto">{text}</p>; // nested deeper than the parser goes
+    return undefined; // nested deeper than the parser goes
   }
-  return all(tokens, 0);
 }
 
 function all(tokens: Token[] | undefined, depth: number): ComponentChildren {
@@ -38,7 +47,10 @@ function Part({ token, depth }: { token: Token; depth: number }): ComponentChild
   switch (token.type) {
     case "space":
     case "def":
+    case "footnote":
       return null;
+    case "reference":
+      return <Reference label={(token as FootnoteToken).label} raw={token.raw} />;
     case "paragraph":
       return <p class="text" dir={directionOf(token.raw) ?? "auto"}>{all(tokens, depth)}</p>;
     case "heading":
@@ -88,6 +100,43 @@ function Part({ token, depth }: { token: Token; depth: number }): ComponentChild
     default:
       return token.raw;
   }
+}
+
+/** The notes of the text that is shown, and the element that shows it. */
+const NotesContext = createContext<{ notes: Notes; root: { current: HTMLElement | null } } | undefined>(undefined);
+
+/** Focus what leads to a note, or a note; the address stays as it is. */
+function focusIn(root: { current: HTMLElement | null }, name: string, event: Event): void {
+  event.preventDefault();
+  const element = root.current?.querySelector<HTMLElement>(`[data-note="${name}"]`);
+  element?.scrollIntoView({ block: "nearest" });
+  element?.focus({ preventScroll: true });
+}
+
+function Reference({ label, raw }: { label: string; raw: string }) {
+  const { notes, root } = useContext(NotesContext)!;
+  const number = notes.numberOf(label);
+  if (!number) return <>{raw}</>;
+  return (
+    <sup>
+      <a href="#footnote" role="doc-noteref" data-note={`to-${number}`} aria-label={t.conversation.footnote(number)} onClick={(event) => focusIn(root, String(number), event)}>
+        {number}
+      </a>
+    </sup>
+  );
+}
+
+function Footnotes({ notes, root }: { notes: Notes; root: { current: HTMLElement | null } }) {
+  return (
+    <ol class="footnotes" aria-label={t.conversation.footnotes}>
+      {notes.order.map((it, index) => (
+        <li key={it.label} data-note={index + 1} tabIndex={-1}>
+          <div dir={directionOf(it.raw.slice(it.raw.indexOf(":")))}>{all(it.tokens, 0)}</div>{" "}
+          <a href="#text" role="doc-backlink" aria-label={t.conversation.toText} onClick={(event) => focusIn(root, `to-${index + 1}`, event)}>↩</a>
+        </li>
+      ))}
+    </ol>
+  );
 }
 
 function Table({ table, depth }: { table: Tokens.Table; depth: number }) {

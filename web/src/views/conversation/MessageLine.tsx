@@ -14,9 +14,11 @@ import { t } from "../../texts";
 import { Copy } from "../../ui/Copy";
 import { Icon, type IconName } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
+import { pretty } from "../../ui/json";
 import { dollars, oneLine, sizeOf } from "../../ui/text";
 import { clockTime, dayOf, duration, fullTime, millis } from "../../ui/time";
 import { isMarked } from "./found";
+import { folded, linesIn } from "./logs";
 import type { Line } from "./transcript";
 import type { Draft } from "../../state/drafts";
 import "./message.css";
@@ -80,8 +82,11 @@ export function MessageLine({ conversationId, line, isTarget, isMeant = false }:
           </Fold>
         )}
         {message.role === Role.TOOL ? (
-          <Fold icon="tool" title={t.conversation.result} hint={oneLine(message.content.slice(0, ARGUMENTS))} isWanted={isMarked(message.content)}>
-            <Text text={message.content} isCode />
+          <Fold
+            icon="tool" title={t.conversation.result} hint={oneLine(message.content.slice(0, ARGUMENTS))}
+            note={isFailed(message) ? t.conversation.failed : ""} isFailed={isFailed(message)} isWanted={isMarked(pretty(message.content))}
+          >
+            <Text text={pretty(message.content)} isCode />
           </Fold>
         ) : (
           message.content && <Text text={message.content} isRaw={isRaw} />
@@ -156,26 +161,32 @@ function took(ms: number): string {
 
 function Call({ call, asked, result }: { call: ToolCall; asked: Message; result: Message | undefined }) {
   const waited = result ? millis(result.timestamp) - millis(asked.timestamp) : 0;
+  const [shownArguments, shownResult] = [pretty(call.arguments), pretty(result?.content ?? "")];
   return (
-    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={result ? "" : t.conversation.noResult} time={took(waited)} isWanted={isMarked(call.arguments) || isMarked(result?.content ?? "")} isSought>
-      <Text text={pretty(call.arguments)} isCode />
+    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={result ? (isFailed(result) ? t.conversation.failed : "") : t.conversation.noResult} isFailed={!!result && isFailed(result)} time={took(waited)} isWanted={isMarked(shownArguments) || isMarked(shownResult)} isSought>
+      <Text text={shownArguments} isCode />
       {result && (
         <div data-sequence={String(result.sequence)}>
           <p class="fold-label">{t.conversation.result}</p>
-          <Text text={result.content} isCode />
+          <Text text={shownResult} isCode />
         </div>
       )}
     </Fold>
   );
 }
 
-/** Return JSON with line breaks, and anything else as it is. */
-function pretty(text: string): string {
-  if (text.length > SHOWN) return text;
+/** How a tool that failed begins to say so. */
+const FAILURE = /^\s*(?:Error\b|\w*(?:Error|Exception): |Traceback \(most recent call last\))/;
+
+/** Return whether a tool failed: as whoever stored its result says, or as the result says itself. */
+function isFailed({ metadata, content }: Message): boolean {
+  if (metadata?.["isError"] === true || FAILURE.test(content.slice(0, ARGUMENTS))) return true;
+  if (!content.trimStart().startsWith("{") || content.length > SHOWN) return false;
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    const { error, isError, is_error } = JSON.parse(content) as Record<string, unknown>;
+    return !!error || isError === true || is_error === true;
   } catch {
-    return text;
+    return false;
   }
 }
 
@@ -185,6 +196,7 @@ interface FoldProps {
   hint: string;
   note?: string;
   time?: string;
+  isFailed?: boolean;
   /** Whether it has what somebody looks for. */
   isWanted: boolean;
   /** Whether its title is looked through too. */
@@ -192,14 +204,14 @@ interface FoldProps {
   children: preact.ComponentChildren;
 }
 
-function Fold({ icon, title, hint, note, time, isWanted, isSought, children }: FoldProps) {
+function Fold({ icon, title, hint, note, time, isFailed = false, isWanted, isSought, children }: FoldProps) {
   const [isOpen, setOpen] = useState(isWanted);
   useEffect(() => void (isWanted && setOpen(true)), [isWanted]);
   return (
-    <details class="fold" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details class="fold" data-failed={isFailed} open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <Icon name="chevron" />
-        <Icon name={icon} />
+        <Icon name={isFailed ? "warning" : icon} />
         <bdi class="fold-title" data-text={isSought}>{title}</bdi>
         {!isOpen && <bdi class="fold-hint">{hint}</bdi>}
         {note && <em>{note}</em>}
@@ -221,18 +233,20 @@ interface TextProps {
 export function Text({ text, isCode = false, isRaw = false }: TextProps) {
   const Markdown = markdown.value;
   const [isWhole, setWhole] = useState(false);
-  const isCut = !isWhole && text.length > SHOWN && !isMarked(text.slice(SHOWN));
-  const shown = isCut ? cut(text) : text;
+  const shown = (isCode && !isWhole && folded(text)) || text;
+  const isFolded = shown.length < text.length;
+  const isCut = !isFolded && !isWhole && text.length > SHOWN && !isMarked(text.slice(SHOWN));
   return (
     <>
       {isCode ? (
         <figure class="code-block bare">
           <Copy text={text} label={t.conversation.copyCode} />
-          <pre class="code" dir="auto" tabIndex={0} data-text>{shown}</pre>
+          <pre class="code" dir="auto" tabIndex={0} data-text>{isCut ? cut(text) : shown}</pre>
         </figure>
       ) : (
-        <div class="said" data-text>{Markdown && !isRaw ? <Markdown text={shown} /> : <p class="text" dir="auto">{shown}</p>}</div>
+        <div class="said" data-text>{Markdown && !isRaw ? <Markdown text={isCut ? cut(text) : text} /> : <p class="text" dir="auto">{isCut ? cut(text) : text}</p>}</div>
       )}
+      {isFolded && <button class="button" onClick={() => setWhole(true)}>{t.conversation.showLines(linesIn(text))}</button>}
       {isCut && (
         <button class="button" onClick={() => setWhole(true)}>{t.conversation.showAll(sizeOf(text.length))}</button>
       )}

@@ -1,8 +1,9 @@
 // The texts of a whole conversation, to find words in: the page holds only a part of a transcript.
 import { signal } from "@preact/signals";
-import type { Message, Update } from "@recollect/client";
+import { type Message, Role, type Update } from "@recollect/client";
 import { history } from "../../api/history";
 import { fold, placesOf, withoutEmphasis } from "../../ui/folding";
+import { pretty } from "../../ui/json";
 import type { Place } from "./found";
 
 interface Entry {
@@ -37,8 +38,9 @@ export class Texts {
   }
 
   private take(messages: readonly Message[]): void {
-    for (const { sequence, turnNumber, thinkingText, content, toolCalls } of messages) {
-      const texts = [thinkingText, content, ...toolCalls.flatMap((it) => [it.name, it.arguments])].filter(Boolean).map(fold);
+    for (const { sequence, turnNumber, role, thinkingText, content, toolCalls } of messages) {
+      const shown = role === Role.TOOL ? pretty(content) : content;
+      const texts = [thinkingText, shown, ...toolCalls.flatMap((it) => [it.name, pretty(it.arguments)])].filter(Boolean).map(fold);
       this.entries.set(sequence, { sequence, turn: turnNumber, texts });
     }
     this.sorted = undefined;
