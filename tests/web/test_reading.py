@@ -48,6 +48,18 @@ def test_a_list_says_where_a_conversation_is_and_whether_it_was_read(
     page.close()
 
 
+def test_most_of_the_sidebar_is_the_list(stage: Stage, window: Browsing) -> None:
+    stage.conversation("In the list", "Here")
+    page = window.tab("/", ROW)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert page.locator("[data-list]").bounding_box()["height"] >= 0.7 * 800
+    names = page.locator(".sections a")
+    assert names.count() == 5
+    cut = "all => all.filter((it) => it.scrollWidth > it.clientWidth).map((it) => it.innerText)"
+    assert names.evaluate_all(cut) == []
+    page.close()
+
+
 def test_a_long_list_is_a_short_page(stage: Stage, window: Browsing) -> None:
     for number in range(120):
         stage.client.conversations.create("list", messages=[Message.user(f"item {number}")])
