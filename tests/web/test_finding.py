@@ -15,7 +15,7 @@ IN_SIGHT = """() => [...CSS.highlights.get('current')].some((it) => {
   return box.height && box.top >= Math.max(frame.top, code.top) - 1
     && box.bottom <= Math.min(frame.bottom, code.bottom) + 1;
 })"""
-"""Whether the place that finding has come to is on the screen."""
+"""True if the place that finding has come to is on the screen."""
 
 
 def find(page: Any, words: str, status: str) -> None:
@@ -104,15 +104,15 @@ def test_folds_open_where_the_words_are_in_them(stage: Stage, window: Browsing) 
     ]
     it = stage.client.conversations.create("web", messages=messages).id
     page = window.tab(f"/c/{it}", ".message >> text=It stuck.")
-    for words, seen in (
+    for words, text in (
         ("pump", "Perhaps the pump"),
         ("engine.log", "engine.log"),
         ("valve", "the valve stuck"),  # far behind what is shown of a long text
     ):
         find(page, words, "1 of 1")
-        page.wait_for_selector(f".fold-body >> text={seen}")
-        wait(page, f"(words) => ({MARKED})('found').join() === words", words)
+        page.wait_for_selector(f".fold-body >> text={text}")
         wait(page, IN_SIGHT)
+        assert page.evaluate(MARKED, "found") == [words]
     page.close()
 
 

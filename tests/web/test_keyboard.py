@@ -383,9 +383,7 @@ def test_the_palette_goes_to_names_views_commands_and_what_was_said(
     page.close()
 
 
-def test_the_palette_acts_on_the_conversation_that_is_shown(
-    stage: Stage, window: Browsing
-) -> None:
+def test_the_palette_acts_on_the_conversation_that_is_shown(stage: Stage, window: Browsing) -> None:
     it = stage.conversation("To be acted on", "The harbour")
     window.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = window.tab(f"/c/{it}", ".message")

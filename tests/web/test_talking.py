@@ -88,13 +88,13 @@ def test_an_answer_that_never_comes_is_missed_where_agents_have_answered_before(
 ) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     call = ToolCall("1", "read_log", "{}")
-    asked = [
+    turns = [
         Message.user("Is it there?", timestamp=yesterday),
         Message.assistant("Yes.", timestamp=yesterday),
         Message.user("And now?", timestamp=yesterday),
     ]
-    died_at_once = stage.client.conversations.create("web", messages=asked).id
-    working = [*asked, Message.assistant("", tool_calls=[call], timestamp=yesterday)]
+    died_at_once = stage.client.conversations.create("web", messages=turns).id
+    working = [*turns, Message.assistant("", tool_calls=[call], timestamp=yesterday)]
     died_at_work = stage.client.conversations.create("web", messages=working).id
     page = window.tab(f"/c/{died_at_once}", ".message")
     page.wait_for_selector("text=No agent has answered this")
@@ -124,7 +124,8 @@ def test_the_command_model_says_why_it_names_none(stage: Stage, window: Browsing
     page = window.tab(f"/c/{stage.conversation('Models', 'Which?')}", ".composer")
     page.fill(".composer textarea", "/model")
     page.keyboard.press("Enter")
-    page.wait_for_selector(".command-reply >> text=has no list of models to choose from")
+    reply = page.wait_for_selector(".command-reply >> text=The model is the default.")
+    assert "has no list of models to choose from" in reply.inner_text()
     page.close()
 
 
@@ -135,13 +136,18 @@ def test_a_click_on_a_title_edits_it(stage: Stage, window: Browsing) -> None:
     page.keyboard.type("New title")
     page.keyboard.press("Enter")
     page.wait_for_selector(".view-title h1 >> text=New title")
+    assert stage.client.conversations.get(page.url.rsplit("/", 1)[1]).title == "New title"
     page.close()
 
 
 def test_dates_are_written_as_the_persons_language_does(stage: Stage, browser: Any) -> None:
     at = datetime(2025, 3, 5, 14, 7, tzinfo=UTC)
     it = stage.client.conversations.create("web", messages=[Message.user("Then", timestamp=at)]).id
-    for locale, day in (("de-DE", "5. März 2025"), ("en-US", "Mar 5, 2025"), ("en-GB", "5 Mar 2025")):
+    for locale, day in (
+        ("de-DE", "5. März 2025"),
+        ("en-US", "Mar 5, 2025"),
+        ("en-GB", "5 Mar 2025"),
+    ):
         opened = Browsing(browser, stage.bridge, locale=locale, timezone_id="UTC")
         page = opened.tab(f"/c/{it}", ".message")
         assert page.inner_text(".day") == day

@@ -1,11 +1,11 @@
-"""What a message holds: lists and tables in both directions of writing, footnotes, logs, tools."""
+"""Parts of messages: lists and tables in both directions of writing, footnotes, logs, tools."""
 
 from typing import Any
 
 import pytest
 from recollect import Message, ToolCall
 
-from tests.web.conftest import COLOURS, TOO_WIDE, Browsing, Stage, axe, wait
+from tests.web.conftest import COLOURS, TOO_WIDE, Browsing, Stage, axe
 
 ARABIC = """أهلا بك
 
@@ -29,8 +29,8 @@ def answer(stage: Stage, text: str) -> str:
 
 def box(page: Any, selector: str) -> dict[str, float]:
     """Return where an element stands."""
-    found: dict[str, float] = page.locator(selector).first.bounding_box()
-    return found
+    place: dict[str, float] = page.locator(selector).first.bounding_box()
+    return place
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -118,7 +118,7 @@ def test_a_long_log_is_folded_after_twenty_lines(stage: Stage, window: Browsing)
         shown = page.locator(place).locator("pre")
         assert shown.inner_text().rstrip("…").rstrip().endswith("line 20")
         page.locator(place).locator("text=Show all 300 lines").click()
-        wait(page, "(text) => [...document.querySelectorAll('pre')].some((it) => it.innerText.endsWith(text))", "line 300")  # fmt: skip
+        shown.locator("text=line 300").wait_for()
         assert shown.inner_text().endswith("line 300")
     # code that somebody wrote is read whole
     assert page.locator(".markdown figure >> nth=1").inner_text().rstrip().endswith("line 300")
@@ -132,7 +132,9 @@ def test_a_result_is_laid_out_as_arguments_are_and_one_that_failed_looks_so(
     messages = [
         Message.user("Run them"),
         Message.assistant(tool_calls=calls),
-        Message.tool('{"rows":[{"id":12345678901234567890,"name":"Caf\\u00e9"}]}', tool_call_id="0"),
+        Message.tool(
+            '{"rows":[{"id":12345678901234567890,"name":"Caf\\u00e9"}]}', tool_call_id="0"
+        ),
         Message.tool("no such file", tool_call_id="1", metadata={"isError": True}),
         Message.tool('{"error": "no such table"}', tool_call_id="2"),
         Message.tool("An error: none", tool_call_id="3"),
@@ -141,7 +143,12 @@ def test_a_result_is_laid_out_as_arguments_are_and_one_that_failed_looks_so(
     it = stage.client.conversations.create("web", messages=messages).id
     page = window.tab(f"/c/{it}", ".message >> text=Ran")
     folds = page.locator(".fold")
-    assert [it.get_attribute("data-failed") for it in folds.all()] == ["false", "true", "true", "false"]
+    assert [it.get_attribute("data-failed") for it in folds.all()] == [
+        "false",
+        "true",
+        "true",
+        "false",
+    ]
     assert folds.nth(1).locator("summary").inner_text().split("\n")[-1] == "failed"
     folds.nth(0).locator("summary").click()
     result = folds.nth(0).locator("pre").nth(1).inner_text()

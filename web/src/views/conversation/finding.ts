@@ -52,7 +52,7 @@ export class Texts {
     this.sorted ??= [...this.entries.values()].sort((a, b) => a.turn - b.turn || (a.sequence < b.sequence ? -1 : 1));
     const phrase = fold(words.trim());
     return this.sorted.flatMap(({ sequence, turn, texts }) => {
-      const count = texts.reduce((sum, it) => sum + countIn(it, phrase), 0);
+      const count = texts.reduce((sum, it) => sum + timesIn(it, phrase), 0);
       return Array.from({ length: count }, (_, index) => ({ sequence, turn, index }));
     });
   }
@@ -63,6 +63,6 @@ export class Texts {
 }
 
 /** Return how often a phrase stands in a text as it was written, or else as it is shown. */
-function countIn(text: string, phrase: string): number {
+function timesIn(text: string, phrase: string): number {
   return placesOf(text, phrase).length || placesOf(withoutEmphasis(text), phrase).length;
 }
