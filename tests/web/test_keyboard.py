@@ -432,13 +432,21 @@ def test_the_palette_acts_on_the_conversation_that_is_shown(stage: Stage, window
     page.close()
 
 
-def test_the_palette_shows_nothing_that_most_likely_does_not_answer(window: Browsing) -> None:
+def test_the_palette_shows_nothing_that_most_likely_does_not_answer(
+    stage: Stage, window: Browsing
+) -> None:
+    stage.conversation("Boats", "The harbour opens at nine", "Who paints the hull?", "Sails")
+    query = "who is there"
+    scores = [it.score for it in stage.client.recall.search(query).results]
+    assert scores
+    assert max(scores) < 0.3  # the bound below which the search doubts its answers
     page = window.tab()
     page.keyboard.press("Control+k")
     page.wait_for_selector("dialog.palette input:focus")
-    with page.expect_response("**/*.RecallService/Search") as answered:
-        page.keyboard.type("zyxwv quartz")
+    with page.expect_response("**/*.RecallService/Search*") as answered:
+        page.keyboard.type(query)
     answered.value.finished()
-    page.wait_for_timeout(100)
+    page.wait_for_selector("#palette-all >> text=who is there")
+    page.wait_for_timeout(200)
     assert page.query_selector("[id^=palette-said-]") is None
     page.close()
