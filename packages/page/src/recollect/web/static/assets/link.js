@@ -1,0 +1,1 @@
+import{n as e}from"./Snippet.js";var t=24;function n(n,r,i){let a=`turnNumber`in n?n.turnNumber:n.matchedTurns[0],{words:o,meant:s}=e(`snippetFromNotes`in n&&n.snippetFromNotes?r:[n,...r],i),c=e=>e.slice(0,t).join(` `)||void 0;return[`/c/${n.conversationId}`,{turn:a?String(a):void 0,words:c(o),meant:c(s),by:a&&!o.length?`meaning`:void 0}]}export{n as t};
