@@ -39,6 +39,13 @@ def test_the_best_message_comes_first_with_its_words_marked(outside: Outside) ->
     assert response.matches[0].communication == outside.get(ann).communication
 
 
+def test_a_word_is_found_and_marked_before_it_is_typed_to_its_end(outside: Outside) -> None:
+    outside.write("The invoice for the roof is still open.", party="ann")
+    outside.write("Good morning", party="cyn")
+    for query in ("invo", "roof inv"):
+        assert "[invoice]" in texts(find(outside, query))[0]
+
+
 def test_stop_words_are_marked_where_nothing_else_is_asked_for_or_found(outside: Outside) -> None:
     outside.write("Who was in it?", party="bob")
     assert texts(find(outside, "who was")) == ["[Who] [was] in it?"]

@@ -79,6 +79,49 @@ def test_a_word_is_found_by_itself_and_by_its_lower_case(service: Service, word:
     assert service.found(word.lower()) == [conversation_id]
 
 
+BEGUN = [
+    ("popul", "popular"), ("Downe", "Downey"), ("database migr", "migration"), ("migratio", "migration"),
+    ("meeting universit", "university"), ("versicherun", "Versicherung"), ("Mül", "Müller"), ("Verkauf", "Verkäufer"),
+    ("Where is the popul", "popular"), ("велос", "велосипеды"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def texts(service: Service) -> dict[str, str]:
+    """Return conversations by the word that they are about."""
+    messages = {
+        "popular": "Most popular brain scans of the month",
+        "Downey": "Downey Soccer Club meets on Sunday",
+        "migration": "The database migration is done, and the database is fine",
+        "university": "We had lunch at the university",
+        "Versicherung": "Die Versicherung hat uns heute einen Brief geschrieben, und das ist gut",
+        "Müller": "Café Müller is closed",
+        "Verkäufer": "Der Verkäufer war nicht da und ich bin wieder gegangen",
+        "велосипеды": "Мы купили новые велосипеды для детей",
+    }
+    service.conversation_of("The database is slow and the meeting was long, where is the tea")
+    return {word: service.conversation_of(text) for word, text in messages.items()}
+
+
+@each(("query", "word"), BEGUN)
+def test_the_last_word_of_a_search_is_found_and_marked_before_it_is_typed_to_its_end(
+    service: Service, texts: dict[str, str], query: str, word: str
+) -> None:
+    answer = service.search(query)
+    assert answer.hits[0].conversation_id == answer.results[0].conversation_id == texts[word]
+    assert word in marked(answer.hits[0].snippet)
+
+
+def test_a_word_that_was_said_comes_before_those_that_begin_with_it(service: Service) -> None:
+    longer = service.conversation_of("My portfolio lost money")
+    word = service.conversation_of("The port of Hamburg")
+    assert service.found("port") == [word, longer]
+    # of a sentence, or where more is typed behind it, the last word is whole
+    assert service.found("what did we say about the port") == [word]
+    for query in ("port?", "port ", "portugal", "po"):
+        assert longer not in service.found(query)
+
+
 def test_a_minus_does_not_exclude(service: Service) -> None:
     conversation_id = service.conversation_of("zebra crossing")
     assert service.found("zebra -crossing NOT crossing") == [conversation_id]

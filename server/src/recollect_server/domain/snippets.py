@@ -12,7 +12,13 @@ from itertools import accumulate
 
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.languages import ENGLISH, guess_language, question_stop_words
-from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN, normal_form, places_of_form
+from recollect_server.domain.text import (
+    SENTENCE_END,
+    UNSPACED_RUN,
+    folded,
+    normal_form,
+    places_of_form,
+)
 from recollect_server.domain.time import Deadline
 
 START, END = "\ue000", "\ue001"
@@ -73,7 +79,9 @@ class PassageFinder:
     stems: set[str]
     """The words that are searched for."""
     prefixes: set[str]
-    """Single characters of scripts without spaces."""
+    """Single characters of scripts without spaces, and the beginnings of words, in small letters
+    without accents.
+    """
     tokenise: Tokenise
     deadline: Deadline
     only_english: bool = False
@@ -84,6 +92,8 @@ class PassageFinder:
     question's language, as `a` and `was` do.
     """
     _left: int = _SHARED
+    _typed: tuple[str, ...] = field(init=False)
+    """The prefixes that are beginnings of words."""
     _beginnings: tuple[str, ...] = field(init=False)
     _stems: dict[str, str] = field(default_factory=dict)
     """The stems of words that were looked at."""
@@ -92,9 +102,9 @@ class PassageFinder:
     _reads_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self._beginnings = tuple(
-            sorted({stem[: max(1, len(stem) - _CHANGED)] for stem in self.stems})
-        )
+        self._typed = tuple(sorted(it for it in self.prefixes if not UNSPACED_RUN.match(it)))
+        beginnings = {stem[: max(1, len(stem) - _CHANGED)] for stem in self.stems}
+        self._beginnings = tuple(sorted(beginnings.union(self._typed)))
         lengths = map(len, self._beginnings)
         self._reads_all = sum(_EFFORT.get(length, 1) for length in lengths) > _MOST_EFFORT
 
@@ -159,14 +169,18 @@ class PassageFinder:
     def _matches(self, text: str, language: str) -> list[Match]:
         """Return where a text matches, in order, none overlapping."""
         if text.isascii() and language in _ENGLISH:
-            return [match for match in self._likely(text) if match[2] in self.stems]
+            return [
+                (first, last, stem)
+                for first, last, stem in self._likely(text)
+                if stem in self.stems or self._is_begun(text[first:last])
+            ]
         form, places = places_of_form(text)
         spaced = UNSPACED_RUN.sub(lambda run: " " * len(run[0]), form)
-        place = _characters(spaced)
+        place, data = _characters(spaced), spaced.encode()
         matches = [
             (places[place(start)], places[place(end)], stem)
             for start, end, stem in self.tokenise(spaced, language)
-            if stem in self.stems
+            if stem in self.stems or self._is_begun(data[start:end].decode())
         ]
         for run in UNSPACED_RUN.finditer(form):
             characters = run.group()
@@ -177,6 +191,10 @@ class PassageFinder:
                     first = run.start() + index
                     matches.append((places[first], places[first + length], pair))
         return _apart(matches)
+
+    def _is_begun(self, word: str) -> bool:
+        """Return whether a word begins as one that is not typed to its end."""
+        return bool(self._typed) and folded(word).startswith(self._typed)
 
     def _likely(self, text: str) -> list[Match]:
         """Return the words of an ASCII text that begin as one that is searched for. Of the others

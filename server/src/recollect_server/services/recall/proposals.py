@@ -69,6 +69,8 @@ class Request:
     """Given the messages that have all words of the query, says which are no candidates."""
     zone: tzinfo = UTC
     """Time zone of the dates in the query."""
+    is_typed: bool = False
+    """True if somebody types it: its last word may be the beginning of a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class Query:
     hides: Hides | None = None
     """As in Request."""
     zone: tzinfo = UTC
+    """As in Request."""
+    is_typed: bool = False
     """As in Request."""
 
 
@@ -152,6 +156,7 @@ def read(index: Index, request: Request) -> Query:
         within=within,
         hides=request.hides,
         zone=request.zone,
+        is_typed=request.is_typed,
     )
 
 
@@ -175,7 +180,7 @@ def propose(
     """Run the retrievers. The question is embedded while its words are looked for."""
     with _question_of(index, meaning, query, telemetry) as scans_when_ready:
         with telemetry.step(Step.WORDS):
-            terms = index.search.terms(query.wording)
+            terms = index.search.terms(query.wording, is_typed=query.is_typed)
             words = index.search.keyword(terms.chosen, query.scope, query.within)
             deadline.check()
             counts = words.postings.counts()

@@ -83,7 +83,8 @@ class Recall:
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
         most = 2 * limits.most + _SPARE
-        request = Request(query, scope, most, self._space.clock(), _EMBEDDED, zone=zone)
+        now = self._space.clock()
+        request = Request(query, scope, most, now, _EMBEDDED, zone=zone, is_typed=True)
         try:
             index = self._index
             with index.until(deadline):

@@ -487,7 +487,9 @@ class ExternalIndex(LogTable[Communication, CommunicationFilter]):
         """
         with self._database.moment() as connection:
             count = int(connection.execute("SELECT count(*) FROM external_messages").get)
-            terms = words.choose_terms(connection, query.text, count, words.EXTERNAL).chosen
+            terms = words.choose_terms(
+                connection, query.text, count, words.EXTERNAL, is_typed=True
+            ).chosen
             finding = [term for term in terms if not term.only_ranks]
             if not finding:
                 return WordHits([], terms, 0)

@@ -197,6 +197,8 @@ class KeywordScores:
         ids = self._finding
         for word in words:
             own = [at for at, term in enumerate(self._terms) if term.word == word]
+            # what else a word begins is another word
+            own = [at for at in own if not self._terms[at].is_more] or own
             ids = ids[among(ids, _once(self._pairs[np.isin(self._of_terms, own)]))]
         return ids
 
@@ -211,7 +213,7 @@ class KeywordScores:
         """Return the inverse document frequency of each word that a message has; of a word with
         several forms, that of its commonest.
         """
-        by_frequency = sorted(self._terms, key=lambda it: it.frequency)
+        by_frequency = sorted(self._terms, key=lambda it: (not it.is_more, it.frequency))
         return {term.word: term.rarity(self._total) for term in by_frequency}
 
     def conversations(self) -> Ids | None:

@@ -144,10 +144,10 @@ class Search:
         self._database = database
         self._lengths = lengths
 
-    def terms(self, query: str) -> QueryTerms:
-        """Return the words of a query to search for."""
+    def terms(self, query: str, *, is_typed: bool = False) -> QueryTerms:
+        """Return the words of a query to search for (`words.choose_terms`)."""
         with self._database.reading() as connection:
-            return words.choose_terms(connection, query, self._lengths.messages)
+            return words.choose_terms(connection, query, self._lengths.messages, is_typed=is_typed)
 
     def tokens(self, text: str, language: str) -> list[Word]:
         """Return the words of a text in a language, with the stems that the index has of them."""

@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import apsw
@@ -26,7 +26,15 @@ from recollect_server.domain.languages import (
     guess_language,
     question_stop_words,
 )
-from recollect_server.domain.text import normal_form, pairs, runs, segment, single_words
+from recollect_server.domain.text import (
+    UNSPACED_RUN,
+    folded,
+    normal_form,
+    pairs,
+    runs,
+    segment,
+    single_words,
+)
 from recollect_server.storage.index.analysis import (
     MARKER,
     MARKER_END,
@@ -71,6 +79,18 @@ _TITLE, _TOPICS, _ABBREVIATION = 3, 2, 1  # what a word counts in each
 _MOST_MISSPELT, _MOST_NEAR = 2, 3
 _MISSPELT = re.compile(r"[^\W\d_]{5,16}")
 """A word that may be misspelt: of a shorter one too many others are near."""
+_LEAST_TYPED = 3  # letters of the beginning of a word, of which all words are looked for
+# Words of a search of which the last one may be a beginning whatever is stored. A longer text, or
+# one with a stop word, is a sentence: its last word is whole if anybody said it.
+_MOST_TYPED = 4
+_TYPED = re.compile(r"[^\W_]+\Z")
+_ENDINGS = tuple(
+    "a ad al as at ate ble ce d e ed el em en ence ent er ers es ess ful g ge ht ial ic ies in ing ion ions ish ist it "  # noqa: SIM905 - a list would be a word a line
+    "ity ive k l le ly m ment n nce ness ng nt o on or os ous r re rs s sh ss st t te th tion ty ul um un ung y".split()
+)
+"""Endings that make a word of one whose end is not typed yet. Its stem has fewer letters than were
+typed ("migrat" of "migratio"), so that no stem begins with these.
+"""
 _LETTERS = {
     "LATIN": "abcdefghijklmnopqrstuvwxyz",
     "CYRILLIC": "абвгдежзийклмнопрстуфхцчшщъыьэюя",
@@ -135,7 +155,9 @@ class Term:
     form: str = ""
     """As the tokenizer gets it, if it is not the word: stemmed in a language."""
     prefix: bool = False
-    """Any word that begins so: a single character of a script without spaces."""
+    """Any word that begins so: a single character of a script without spaces, or a word that is
+    not typed to its end.
+    """
     only_ranks: bool = False
     """It is common, and there are rarer ones: it finds no message, and counts in those that they
     find.
@@ -145,7 +167,14 @@ class Term:
     is_stop: bool = False
     """It is a stop word of the query's language."""
     is_near: bool = False
-    """It is a near spelling of a word that nobody wrote."""
+    """It is a near spelling of a word that nobody wrote, or what else a word begins that somebody
+    wrote.
+    """
+
+    @property
+    def is_more(self) -> bool:
+        """True if it stands for words that begin with one that somebody wrote."""
+        return self.prefix and self.is_near
 
     @property
     def is_common(self) -> bool:
@@ -183,9 +212,15 @@ NO_TERMS = QueryTerms([], QuestionWords(0.0, 0.0, only_stops=True, everyday=1.0)
 
 
 def choose_terms(
-    connection: apsw.Connection, query: str, total_messages: int, tables: WordTables = CONVERSATIONS
+    connection: apsw.Connection,
+    query: str,
+    total_messages: int,
+    tables: WordTables = CONVERSATIONS,
+    *,
+    is_typed: bool = False,
 ) -> QueryTerms:
-    """Return the words of a query to search for.
+    """Return the words of a query to search for; the last one of a query that somebody types
+    (`is_typed`) may be the beginning of a word.
 
     Stop words are dropped unless nothing else is left. Common words only rank the hits of rarer
     ones, because every hit is scored. The number of words is bounded, and the number of index
@@ -199,6 +234,17 @@ def choose_terms(
         for term, frequency in zip(words, frequencies, strict=True)
         if frequency is not None or term.stem in occurring
     }
+    beginning = _beginning_in(query, words, there) if is_typed else ""
+    if beginning:
+        others = _words_that_begin(
+            connection, beginning, languages, tables, is_said=beginning in there
+        )
+        counts = _frequencies(connection, others, tables)[0]
+        for term, count in zip(others, counts, strict=True):
+            if count is not None:
+                words.append(term)
+                frequencies.append(count)
+                there.add(beginning)
     missing = {it.word: None for it in words if it.word not in there}
     near: list[Term] = []
     if len(missing) >= len(there):  # else the others find it: near spellings take 6 ms a word
@@ -243,6 +289,56 @@ def _names(question: str, languages: Sequence[str]) -> set[str]:
     return {it.lower() for it in re.findall(r"\w+", question)[1:] if it.istitle()}
 
 
+def _beginning_in(query: str, words: list[Term], there: Set[str]) -> str:
+    """Return the last word of a query if more of it may follow; empty if it is whole. `words` are
+    those of the query, of which messages have those that are `there`.
+    """
+    match = _TYPED.search(normal_form(query[-MAX_TEXT:]).lower())
+    last = match[0] if match else ""
+    if len(last) < _LEAST_TYPED or UNSPACED_RUN.search(last):
+        return ""
+    if not any(it.word == last and not it.is_stop for it in words):
+        return ""
+    every = re.findall(r"\w+", query.lower()[:MAX_TEXT])
+    is_search = len(every) <= _MOST_TYPED and {it.word for it in words}.issuperset(every)
+    return last if is_search or last not in there else ""
+
+
+def _words_that_begin(
+    connection: apsw.Connection,
+    beginning: str,
+    languages: list[str],
+    tables: WordTables,
+    *,
+    is_said: bool,
+) -> list[Term]:
+    """Return what stands for the words that messages have and that begin so. One that was said as
+    it is typed (`is_said`) keeps its own weight.
+    """
+    terms = [Term(beginning, folded(beginning), prefix=True, is_near=is_said)]
+    if not is_said:
+        whole = [
+            form for its in forms([beginning + it for it in _ENDINGS], languages) for form in its
+        ]
+        stems = dict(zip(stems_of_forms(connection, whole), whole, strict=True))
+        terms += [
+            Term(beginning, stem, stems[stem])
+            for stem in _occurring(connection, stems, tables)
+            if not stem.startswith(terms[0].stem)
+        ]
+    return terms
+
+
+def _occurring(connection: apsw.Connection, stems: Iterable[str], tables: WordTables) -> list[str]:
+    """Return those of the stems that any message has."""
+    query = (
+        f"SELECT value FROM json_each(?) WHERE EXISTS"
+        f" (SELECT 1 FROM {tables.occurrences} WHERE term = value)"
+    )
+    rows = connection.execute(query, (orjson.dumps([*stems]).decode(),))
+    return [str(stem) for (stem,) in rows]
+
+
 def _near_spellings(
     connection: apsw.Connection, missing: list[str], languages: list[str], tables: WordTables
 ) -> list[Term]:
@@ -253,12 +349,7 @@ def _near_spellings(
     for word in [it for it in missing if _MISSPELT.fullmatch(it)][:_MOST_MISSPELT]:
         spelt = [form for its in forms(_one_slip_away(word), languages) for form in its]
         stems = dict(zip(stems_of_forms(connection, spelt), spelt, strict=True))
-        query = (
-            f"SELECT value FROM json_each(?) WHERE EXISTS"
-            f" (SELECT 1 FROM {tables.occurrences} WHERE term = value)"
-        )
-        rows = connection.execute(query, (orjson.dumps([*stems]).decode(),)).fetchall()
-        near_stems = [str(stem) for (stem,) in rows[:_MOST_NEAR]]
+        near_stems = _occurring(connection, stems, tables)[:_MOST_NEAR]
         near += [Term(word, stem, stems[stem], is_near=True) for stem in near_stems]
     return near
 
