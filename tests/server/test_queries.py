@@ -2,10 +2,13 @@
 
 import unicodedata
 
+import apsw
 import pytest
 from recollect_server.services.recall.retrieval import KEYWORD_BUDGET
 
+from tests.at_rest import INDEX
 from tests.cases import each
+from tests.conftest import RunningServer
 from tests.server.conftest import Service, failure_of
 from tests.server.searching import LEGS, marked
 
@@ -120,6 +123,60 @@ def test_a_word_that_was_said_comes_before_those_that_begin_with_it(service: Ser
     assert service.found("what did we say about the port") == [word]
     for query in ("port?", "port ", "portugal", "po"):
         assert longer not in service.found(query)
+
+
+IDENTIFIERS = [
+    # query, words that are marked in the first message, of which there is one
+    ("parser", "Parser"), ("request parser", "Request Parser"), ("http headers", "HTTP Header"), ("ready", "Ready"),
+    ("HttpRequestPars", "HttpRequestParser"), ("Decoder", "Decoder"), ("SnakeCaseName", "snake case name"),
+    ("snake name", "snake name"), ("pars", "Parser"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def code(service: Service) -> str:
+    """Return a conversation about code, beside another one."""
+    service.conversation_of("McDonald has an iPhone of a GmbH")
+    return service.conversation_of(
+        "HttpRequestParser fails",
+        "Then ask isReady first",
+        "parseHTTPHeader: it is in v2",
+        "Der SpeicherDecoder ist kaputt, und das ist nicht gut",
+        "call snake_case_name",
+    )
+
+
+@each(("query", "marks"), IDENTIFIERS)
+def test_identifiers_are_found_and_marked_by_the_words_in_them(
+    service: Service, code: str, query: str, marks: str
+) -> None:
+    hit = service.search(query).hits[0]
+    assert (hit.conversation_id, marked(hit.snippet)) == (code, marks.split())
+
+
+def test_the_ends_of_names_are_no_words(service: Service, code: str) -> None:
+    assert [service.found(it) for it in ("donald", "phone", "class", "bH")] == [[]] * 4
+
+
+def test_the_words_in_identifiers_leave_the_index_with_their_message(
+    service: Service, server: RunningServer
+) -> None:
+    service.delete(service.conversation_of("HttpRequestParser fails", "שָׁלוֹם"))
+    service.conversation_of("Nothing else")
+    server.stop()
+    with apsw.Connection(str(server.folder / INDEX)) as connection:
+        terms = [str(row[0]) for row in connection.execute("SELECT term FROM turns_vocabulary")]
+    connection.close()
+    assert sorted(terms) == ["els", "noth"]
+
+
+def test_points_of_hebrew_are_passed_over_in_texts_and_queries(service: Service) -> None:
+    both = {service.conversation_of(it) for it in ("שָׁלוֹם לְכֻלָּם", "אמר שלום והלך")}
+    service.conversation_of("Nothing else")
+    for query in ("שלום", "שָׁלוֹם", "\ufb2aלום"):
+        hits = service.search(query).hits
+        assert {it.conversation_id for it in hits} == both
+        assert {word for it in hits for word in marked(it.snippet)} == {"שָׁלוֹם", "שלום"}
 
 
 def test_a_minus_does_not_exclude(service: Service) -> None:

@@ -44,6 +44,7 @@ WITH_NEW_INDEX = {
     "0.1.0.dev4-15af3c3a",
     "0.1.0.dev5-87f408a1",
     "0.1.0.dev6-7497e2d8",
+    "0.1.0.dev7-084e5f6b",
 }
 """Releases whose index is made anew: a stream begins with a reset and whole lists, and misses
 nothing. Of the others it goes on where it was.

@@ -17,6 +17,7 @@ from recollect_server.domain.text import (
     UNSPACED_RUN,
     folded,
     normal_form,
+    parts_of_identifiers,
     places_of_form,
 )
 from recollect_server.domain.time import Deadline
@@ -169,11 +170,13 @@ class PassageFinder:
     def _matches(self, text: str, language: str) -> list[Match]:
         """Return where a text matches, in order, none overlapping."""
         if text.isascii() and language in _ENGLISH:
-            return [
+            whole = [
                 (first, last, stem)
                 for first, last, stem in self._likely(text)
                 if stem in self.stems or self._is_begun(text[first:last])
             ]
+            parts = self._matching_parts(text, language)
+            return _apart([*whole, *parts]) if parts else whole
         form, places = places_of_form(text)
         spaced = UNSPACED_RUN.sub(lambda run: " " * len(run[0]), form)
         place, data = _characters(spaced), spaced.encode()
@@ -181,6 +184,10 @@ class PassageFinder:
             (places[place(start)], places[place(end)], stem)
             for start, end, stem in self.tokenise(spaced, language)
             if stem in self.stems or self._is_begun(data[start:end].decode())
+        ]
+        matches += [
+            (places[first], places[last], stem)
+            for first, last, stem in self._matching_parts(form, language)
         ]
         for run in UNSPACED_RUN.finditer(form):
             characters = run.group()
@@ -191,6 +198,18 @@ class PassageFinder:
                     first = run.start() + index
                     matches.append((places[first], places[first + length], pair))
         return _apart(matches)
+
+    def _matching_parts(self, text: str, language: str) -> list[Match]:
+        """Return the words within identifiers that match."""
+        spans = parts_of_identifiers(text)
+        if not spans:
+            return []
+        stems = self.tokenise(" ".join(text[at:end] for at, end in spans), language)
+        return [
+            (*span, stem)
+            for span, (_, _, stem) in zip(spans, stems, strict=True)
+            if stem in self.stems or self._is_begun(text[slice(*span)])
+        ]
 
     def _is_begun(self, word: str) -> bool:
         """Return whether a word begins as one that is not typed to its end."""

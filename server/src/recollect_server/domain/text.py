@@ -61,8 +61,18 @@ def _characters(ranges: str) -> Iterator[str]:
         yield from map(chr, range(ord(it[1]), ord(it[2] or it[1]) + 1))
 
 
+# Points and marks of Hebrew, with which a text for children or of a prayer is written.
+_HEBREW_POINTS = "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\ufb1e"
+_POINTS = frozenset(_characters(_HEBREW_POINTS))
+
+
+def _without_points(letter: str) -> str:
+    return "".join(it for it in unicodedata.normalize("NFKC", letter) if it not in _POINTS)
+
+
 _UNIFIED = str.maketrans(
-    dict.fromkeys(_characters(_INVISIBLE))
+    dict.fromkeys(_characters(_INVISIBLE + _HEBREW_POINTS))
+    | {it: _without_points(it) for it in _characters("\ufb1d\ufb1f-\ufb4f")}
     | {it: f" {it} " for it in _characters(_EMOJI)}
     | dict.fromkeys(_characters(_SIGNS), " ")
     | dict.fromkeys(_characters(_DASHES), "-")
@@ -88,6 +98,13 @@ _MEANINGLESS = re.compile(
     r"|(?=\w{7})(?:[a-z]*(?:\d+[a-z]+){2,}\d*|[a-z]+\d+[a-z]+\d+)",
     re.IGNORECASE,
 )
+
+
+_TURN = re.compile("[a-z][A-Z]|[A-Z][A-Z][a-z]")
+_IDENTIFIER = re.compile(rf"(?<![^\W_])(?=[^\W_]*?(?:{_TURN.pattern}))[^\W_]{{6,64}}(?![^\W_])")
+"""A word in which small and large letters take turns, as HttpRequestParser and parseHTTPHeader."""
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LEAST_PART = 3
 
 
 _BEFORE = re.compile(r"(?:(\S+)[ \u00a0]+)?(\S+)$")
@@ -149,7 +166,7 @@ def normal_form(text: str) -> str:
 
     NFKC: some systems write `が`, `서` or `ế` as two or three characters, half-width or full-width;
     PDFs have ligatures. Invisible characters of pasted text would divide words. Dashes and
-    quotation marks are written alike, and an emoji is a word of its own.
+    quotation marks are written alike, Hebrew has no points, and an emoji is a word of its own.
     """
     if text.isascii():
         return text
@@ -207,6 +224,25 @@ def folded(text: str) -> str:
         if lowered.isascii()
         else "".join(it if len(small := it.lower()) != 1 else small for it in lowered)
     )
+
+
+def parts_of_identifiers(text: str) -> list[tuple[int, int]]:
+    """Return where the words stand that identifiers in a text are made of: Http, Request and Parser
+    of HttpRequestParser. Those of `http_request_parser` are words already.
+
+    Names are written so too. McDonald, iPhone and GmbH have no two such words, YouTube has.
+    """
+    if not _TURN.search(text):  # a tenth of the time
+        return []
+    return [part for it in _IDENTIFIER.finditer(text) for part in _parts(it[0], it.start())]
+
+
+def _parts(word: str, start: int) -> list[tuple[int, int]]:
+    spans = [it.span() for it in _PART.finditer(word)]
+    long = [(start + at, start + end) for at, end in spans if end - at >= _LEAST_PART]
+    # of two parts the first may be short if it begins small and is more than a letter: isReady
+    is_one = len(long) > 1 or (len(long) == 1 and len(spans) > 1 and word[:2].islower())
+    return long if is_one else []
 
 
 def segment(text: str) -> str:

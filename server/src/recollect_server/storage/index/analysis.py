@@ -7,7 +7,8 @@ cannot do is done to the text before it gets it, by the language that the text i
   that a question knows which languages to stem its words in;
 - runs of scripts without spaces become pairs of characters (`domain.text.segment`);
 - the text is put into normal form (`domain.text.normal_form`), as the question is;
-- letters that have no accent to take off (`ł`, `ø`, `ß`) become plain ones.
+- letters that have no accent to take off (`ł`, `ø`, `ß`) become plain ones;
+- behind the text stand the words of which identifiers in it are made (`HttpRequestParser`).
 
 English messages, and those whose language nothing tells, are taken as they are. The form depends on
 the text alone: removing a message takes the same form once more.
@@ -20,7 +21,12 @@ import apsw
 import Stemmer
 
 from recollect_server.domain.languages import guess_language
-from recollect_server.domain.text import UNSPACED_RUN, normal_form, segment
+from recollect_server.domain.text import (
+    UNSPACED_RUN,
+    normal_form,
+    parts_of_identifiers,
+    segment,
+)
 
 # marks: vowel signs are letters in Hindi; symbols: emoji, which `normal_form` sets apart
 _CATEGORIES = "L* N* Co Mn Mc So"
@@ -90,6 +96,8 @@ def indexed_form(text: str) -> str:
     """Return a text as the index takes it."""
     text = normal_form(text)
     language = guess_language(text)
+    # behind it: words that stand side by side in the text do so in the index
+    text = " ".join([text, *(text[at:end] for at, end in parts_of_identifiers(text))])
     if language in STEMMERS:
         return f"{plain_form(stemmed(text, language))} {MARKER}{language}0"
     return plain_form(text)

@@ -18,9 +18,9 @@ from recollect_server.storage.index.analysis import TOKENIZER
 from recollect_server.storage.index.columns import REQUESTS, take_in_trigger
 from recollect_server.storage.logs.kinds import Kind
 
-OLDEST = 25
-"""Version of `_TABLES`. An index of an earlier one has its words in another form, and is made anew
-from the transcripts.
+OLDEST = 30
+"""Version of `_TABLES`. An index of an earlier one has its words in another form (before 30 those
+of identifiers and of Hebrew with points), and is made anew from the transcripts.
 """
 
 _TABLES = f"""

@@ -31,6 +31,7 @@ from recollect_server.domain.text import (
     folded,
     normal_form,
     pairs,
+    parts_of_identifiers,
     runs,
     segment,
     single_words,
@@ -234,6 +235,14 @@ def choose_terms(
         for term, frequency in zip(words, frequencies, strict=True)
         if frequency is not None or term.stem in occurring
     }
+    if parts := _parts_of_missing(query, there):
+        own = {it.stem for it in words}
+        of_parts = [it for it in _terms(connection, parts, languages)[0] if it.stem not in own]
+        counts, more = _frequencies(connection, of_parts, tables)
+        words += of_parts
+        frequencies += counts
+        occurring |= more
+        there |= {it.word for it, count in zip(of_parts, counts, strict=True) if count is not None}
     beginning = _beginning_in(query, words, there) if is_typed else ""
     if beginning:
         others = _words_that_begin(
@@ -287,6 +296,23 @@ def _names(question: str, languages: Sequence[str]) -> set[str]:
     if _GERMAN in languages and guess_language(question) != ENGLISH:
         return set()
     return {it.lower() for it in re.findall(r"\w+", question)[1:] if it.istitle()}
+
+
+def _parts_of_missing(query: str, there: Set[str]) -> str:
+    """Return the words of which identifiers in a query are made that no message has as they are:
+    messages may have them in another spelling.
+    """
+    text = normal_form(query[:MAX_TEXT])
+    spans = parts_of_identifiers(text)
+    if not spans:
+        return ""
+    return " ".join(
+        text[at:end]
+        for it in re.finditer(r"[^\W_]+", text)
+        if it[0].lower() not in there
+        for at, end in spans
+        if it.start() <= at < it.end()
+    )
 
 
 def _beginning_in(query: str, words: list[Term], there: Set[str]) -> str:
