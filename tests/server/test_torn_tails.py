@@ -2,16 +2,24 @@
 the rest survives.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
 import pytest
+from recollect_server import app
+from recollect_server.domain.snippets import without_marks
+from recollect_server.storage.index.file import break_seal, keep_ends, remove_files
+from recollect_server.storage.index.migrations import OLDEST
 from recollect_server.storage.logs.repair import repair_tail
+from structlog.testing import capture_logs
 
-from tests.at_rest import lines_of
+from tests.at_rest import INDEX, lines_of
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, answers, delete_index, transcript, user
+from tests.server_cli.conftest import run
+from tests.waiting import until
 
 QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 
@@ -136,6 +144,95 @@ def test_after_a_torn_tail_the_server_answers_the_rest_and_takes_the_next_turn(
     stored = again.append(conversation_id, user("lost zebra"), agent("lost too"), request_id="r1")
     assert (stored.duplicate, stored.turn_number, stored.messages[0].sequence) == (False, 3, 4)
     assert again.get(other).turn_count == 1
+
+
+def _rebuild(server: RunningServer) -> None:
+    assert run("rebuild", "--data-dir", server.data_dir).exit_code == 0
+
+
+def _lose_the_seal(server: RunningServer) -> None:
+    """Leave the index as a kill does: the start finds that it has what no transcript has."""
+    break_seal(server.folder)
+
+
+def _age_the_index(server: RunningServer) -> None:
+    with apsw.Connection(str(server.folder / INDEX)) as connection:
+        connection.pragma("user_version", OLDEST - 1)
+    connection.close()
+
+
+def _kill_a_rebuild(server: RunningServer) -> None:
+    keep_ends(server.folder)
+    remove_files(server.folder)
+
+
+@pytest.mark.parametrize("line", [-3, -2, -1])
+@pytest.mark.parametrize("renew", [_rebuild, _lose_the_seal, _age_the_index, _kill_a_rebuild])
+def test_a_damaged_line_of_the_last_batch_that_an_index_had_costs_that_line_alone(
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    renew: Callable[[RunningServer], None],
+    line: int,
+) -> None:
+    texts = ["one zebra", "two zebra", "three zebra"]
+    first = service.create().id
+    service.append(first, user(texts[0]), agent(texts[1]), agent(texts[2]), request_id="r1")
+    server.stop()
+    path = transcript(server, first)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[line] = lines[line].replace(b"zebra", b"zebru")
+    path.write_bytes(b"".join(lines))
+    renew(server)
+    again = start_server()
+    del texts[line]
+    now = connect(again)
+    assert [it.content for it in now.load(first).messages] == texts
+    assert sorted(without_marks(it.snippet)[0] for it in now.search("zebra").hits) == sorted(texts)
+    now.append(first, user("four"), request_id="r2")
+    again.stop()
+    assert path.read_bytes().startswith(b"".join(lines))
+    assert not path.with_name(f"{path.name}.torn").exists()
+    verified = run("verify", "--data-dir", server.data_dir)
+    damaged = len(lines) + line + 1
+    assert f"{first}: line {damaged} is damaged: the checksum does not fit\n" in verified.stdout
+    assert "1 conversation, 3 messages, 1 problem\n" in verified.stdout
+
+
+def test_a_damaged_line_of_the_last_batch_costs_itself_where_an_index_is_made_anew_beside_calls(
+    service: Service, server: RunningServer, connect: Connect
+) -> None:
+    conversation_id = service.create().id
+    service.append(conversation_id, user("one zebra"), agent("two zebra"), agent("three zebra"))
+    server.stop()
+    path = transcript(server, conversation_id)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"two zebra", b"two zebru"))
+    _lose_the_seal(server)
+    with capture_logs() as logs:
+        started = app.start(server.settings, clock=server.clock, compared_at_once=0)
+        again = RunningServer(started, server.clock, server.settings)
+        until(lambda: any(it["event"] == "index_made_anew" for it in logs))
+    texts = [it.content for it in connect(again).load(conversation_id).messages]
+    again.stop()
+    assert texts == ["one zebra", "three zebra"]
+    assert not path.with_name(f"{path.name}.torn").exists()
+    assert not list(server.folder.glob("*.ends*"))
+
+
+def test_verify_names_what_was_cut_off_and_counts_it_as_no_problem(
+    service: Service, server: RunningServer, start_server: Start
+) -> None:
+    conversation_id = service.conversation_of("one")
+    server.stop()
+    with transcript(server, conversation_id).open("ab") as file:
+        file.write(b"half a line")
+    start_server().stop()
+    verified = run("verify", "--data-dir", server.data_dir)
+    assert (verified.exit_code, "0 problems" in verified.stdout) == (0, True)
+    name = f"{conversation_id}.jsonl.torn"
+    assert f"11 bytes that a start cut off {conversation_id} are in {name}" in verified.stdout
 
 
 def test_a_lost_newline_is_restored(

@@ -40,6 +40,7 @@ def verify(config: Path | None, **flags: Any) -> None:
     folders = folders_of(settings, flags)
     conversations = messages = communications = threads = 0
     problems: list[str] = []
+    cut: list[str] = []
     with alone(settings), said_plainly():
         for space, folder in folders.items():
             done = verify_all(folder, shown("Verifying"))
@@ -48,6 +49,7 @@ def verify(config: Path | None, **flags: Any) -> None:
             communications += done.communications
             threads += done.threads
             problems += [named(space, folders, problem) for problem in done.lines()]
+            cut += [named(space, folders, it) for it in done.cut]
     spaces = f" in {len(folders)} spaces" if len(folders) > 1 else ""
     external = f", {counted(communications, 'external communication')}" if communications else ""
     external += f", {counted(threads, 'thread')}" if threads else ""
@@ -55,6 +57,8 @@ def verify(config: Path | None, **flags: Any) -> None:
         f"{counted(conversations, 'conversation')}, {counted(messages, 'message')}{external}{spaces},"
         f" {counted(len(problems), 'problem')}"
     )
+    for it in cut:
+        click.echo(it)
     list_problems(
         problems,
         "Restore damaged lines from a backup; for all else run `recollect-server rebuild`.",

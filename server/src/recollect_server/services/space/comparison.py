@@ -85,12 +85,12 @@ class Comparison:
         hold: Callable[[str], AbstractContextManager[Any]] | None = None,
         follow: Callable[[], None] = _nothing,
         check: Callable[[], None] = _nothing,
-        read: Callable[[str], Lines] | None = None,
+        read: Callable[[str, int], Lines] | None = None,
     ) -> None:
         """`index` None: the logs are looked at alone. `hold`, where calls go on, returns the lock
         of a log, and `follow` takes in what other processes wrote. `check` is called often, and
-        ends the comparison by what it raises. `read` yields the lines of a log; by default those
-        that the index has.
+        ends the comparison by what it raises. `read` yields the lines of a log, of which the
+        index has so many bytes; by default those that it has.
         """
         self.store = store
         self.index = index
@@ -274,7 +274,7 @@ class Comparison:
     def lines(self, name: str, stored: Stored[Any] | None = None) -> Lines:
         """Yield the lines of a log up to where the index has it, unless others are asked for."""
         if self._read is not None:
-            yield from self._read(name)
+            yield from self._read(name, stored.bytes if stored else 0)
             return
         for line in self.store.read(name, until=stored.bytes if stored else None):
             yield line

@@ -247,13 +247,14 @@ class Logs(ABC, Generic[State]):
 
     # Catch up ------------------------------------------------------------------------------------
 
-    def recover(self, name: str) -> Recovered:
+    def recover(self, name: str, acknowledged: int = 0) -> Recovered:
         """Recover the tail of a log of which nothing is indexed, ahead of `catch_up`, many at once.
-        Raises LogUnavailable.
+        An index had it up to byte `acknowledged`. Raises LogUnavailable.
         """
         lines: list[Line] = []
         size = self.store.length(name)
-        torn = self.store.recover(name, see=lines.append if size <= _MAX_KEPT else None)
+        see = lines.append if size <= _MAX_KEPT else None
+        torn = self.store.recover(name, START, see, acknowledged)
         # A last line that was not ended is not among them, though it may have got its newline back.
         is_read = torn is None and bool(lines) and lines[-1].end == size
         return Recovered(torn, lines if is_read else None)
@@ -269,14 +270,15 @@ class Logs(ABC, Generic[State]):
         wait: bool = True,
         recovered: Callable[[], Recovered] | None = None,
         totals: Totals | None = None,
+        acknowledged: int = 0,
     ) -> tuple[int, State, Position]:
         """Recover the log's tail and index what the index does not have yet. Return its number, its
         state and its end.
 
         `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it
         in; `recovered` waits for `recover`, where that was begun and nothing is stored; what is
-        done is added to `totals`. Raises IndexAhead, DataUnavailable, and
-        `not_found` if no whole line is left.
+        done is added to `totals`; an index had the log up to byte `acknowledged`. Raises
+        IndexAhead, DataUnavailable, and `not_found` if no whole line is left.
         """
         totals = totals or Totals()
         end = Position(stored.lines, stored.bytes) if stored else START
@@ -287,7 +289,11 @@ class Logs(ABC, Generic[State]):
             state = stored.state if stored else None
             self._check_goes_on(index, name, stored, end)
             try:
-                ready = recovered() if recovered else Recovered(self.store.recover(name, end), None)
+                ready = (
+                    recovered()
+                    if recovered
+                    else Recovered(self.store.recover(name, end, None, acknowledged), None)
+                )
             except LogConflict:  # no line of it ends there
                 raise self._not_indexed_one(name, end) from None
             if torn := ready.torn:

@@ -31,7 +31,7 @@ from recollect_server.services.space.events import IndexReplaced
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions
-from recollect_server.storage.index.file import remove_files
+from recollect_server.storage.index.file import drop_ends, keep_ends, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import Version, timeline_of
@@ -168,6 +168,7 @@ class Upkeep:
         store.create()  # raises OSError if the folder is no longer this server's
         if old.give_up(reason):
             log.error("index_lost", reason=reason)
+        ends = keep_ends(store.root)
         remove_files(store.root)
         # Its numbers begin behind those of the old one: a call that still has an old number gets
         # nothing, and nothing wrong.
@@ -182,9 +183,10 @@ class Upkeep:
                         new.want_rebuild("the server stopped while it was made")
                         new.close()
                         return False
-                    self._build(new, logs, name)
+                    self._build(new, logs, name, ends.get(name, 0))
             forget_anchors_again(store, new)
             new.settle()  # what is routed asks it for what it has, and does not wait
+            drop_ends(store.root)
             self._replace(new)
         except BaseException:
             new.close()
@@ -216,8 +218,8 @@ class Upkeep:
                     finish_delete(store, new, name, self._parts.clock())
         return True
 
-    def _build(self, index: Index, logs: Logs[Any], name: str) -> None:
-        """Index a log in a new index.
+    def _build(self, index: Index, logs: Logs[Any], name: str, acknowledged: int) -> None:
+        """Index a log in a new index; the old one had it up to byte `acknowledged`.
 
         A communication that is written meanwhile finds no index: its next reader indexes it.
         """
@@ -236,6 +238,7 @@ class Upkeep:
                     time=self._parts.clock(),
                     log_updates=False,
                     wait=False,
+                    acknowledged=acknowledged,
                 )
             except (ConversationNotFound, NothingNamed, StorageUnavailable) as error:
                 log.warning("transcript_passed_over", **{logs.noun: name}, reason=str(error))

@@ -44,6 +44,9 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.file import (
     Seal,
     break_seal,
+    drop_ends,
+    keep_ends,
+    kept_ends,
     read_seal,
     remove_files,
 )
@@ -149,6 +152,7 @@ def rebuild(
     logs: LogStore, clock: Clock, progress: Progress, making: Making = _UNSEARCHED
 ) -> Recovered:
     """Rebuild the index from the transcripts. Nobody may have it open. Raises DataUnavailable."""
+    ends = keep_ends(logs.root)
     remove_files(logs.root)
     hit("recover.index_removed")
     try:
@@ -165,7 +169,7 @@ def rebuild(
 
     try:
         # A start before this may have cut some.
-        return _look_after_all(logs, index, clock, both, _lengths(logs), rebuilt=True)
+        return _look_after_all(logs, index, clock, both, _lengths(logs), ends, rebuilt=True)
     except BaseException:
         making.end()
         index.close()
@@ -192,7 +196,8 @@ def _bring_up(
     # Since it was closed a copy of the store took over, which may lack some of what it has.
     is_from_before = timeline != index.timeline()
     doubtful = _written_anew(logs, index) if is_from_before else {}
-    done = _look_after_all(logs, index, clock, progress, lengths, rebuilt=False)
+    ends = kept_ends(logs.root)
+    done = _look_after_all(logs, index, clock, progress, lengths, ends, rebuilt=False)
     wrong = index.miscount()
     if not wrong and (seal is Seal.MISSING or is_from_before):
         size = sum(sum(of.values()) for of in lengths.values())
@@ -264,7 +269,7 @@ def opened(root: Path) -> tuple[Index | None, str]:
 
 
 def _recovered(
-    logs: Logs[Any], names: list[str], *, ahead: bool
+    logs: Logs[Any], names: list[str], ends: Mapping[str, int], *, ahead: bool
 ) -> Iterator[tuple[str, Callable[[], RecoveredLog] | None]]:
     """Yield each of these logs, in their order. With `ahead` the tails of the next ones are
     recovered meanwhile.
@@ -278,7 +283,7 @@ def _recovered(
     with ThreadPoolExecutor(_AHEAD, "recover") as pool:
         pending: deque[tuple[str, Future[RecoveredLog]]] = deque()
         for name in names:
-            pending.append((name, pool.submit(logs.recover, name)))
+            pending.append((name, pool.submit(logs.recover, name, ends.get(name, 0))))
             if len(pending) > 2 * _AHEAD:
                 first, future = pending.popleft()
                 yield first, future.result
@@ -291,11 +296,12 @@ def _catch_up_all(
     clock: Clock,
     progress: Progress,
     lengths: Mapping[str, int],
+    ends: Mapping[str, int],
     *,
     rebuilt: bool,
 ) -> Totals:
     """Catch the index up with all logs of a kind, as long as the start found them. Nobody may write
-    one.
+    one. Another index had them up to their `ends`.
 
     `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead,
     DataUnavailable, OSError.
@@ -312,7 +318,9 @@ def _catch_up_all(
         )
     if behind and not rebuilt:
         index.writer.skip_cursors()
-    for number, (name, recovered) in enumerate(_recovered(logs, sorted(behind), ahead=rebuilt)):
+    for number, (name, recovered) in enumerate(
+        _recovered(logs, sorted(behind), ends, ahead=rebuilt)
+    ):
         progress(number, len(behind))
         about = {logs.noun: name}
         try:
@@ -326,6 +334,7 @@ def _catch_up_all(
                 wait=False,
                 recovered=recovered,
                 totals=done,
+                acknowledged=ends.get(name, 0),
             )
         except (ConversationNotFound, NothingNamed):
             if has_version(logs.store, name, Version.PRESENT):
@@ -388,6 +397,7 @@ def _look_after_all(
     clock: Clock,
     progress: Progress,
     lengths: Mapping[Kind, Mapping[str, int]],
+    ends: Mapping[str, int],
     *,
     rebuilt: bool,
 ) -> Recovered:
@@ -420,7 +430,7 @@ def _look_after_all(
         _finish_interrupted_delete(logs, index, name, clock, dropped)
     hit("recover.deletes_finished")
     conversations, external = (
-        _catch_up_all(kind, index, clock, see, lengths[kind.kind], rebuilt=rebuilt)
+        _catch_up_all(kind, index, clock, see, lengths[kind.kind], ends, rebuilt=rebuilt)
         for kind, see in (
             (ConversationLogs(logs), progress),
             (CommunicationLogs(logs), no_progress),
@@ -434,6 +444,7 @@ def _look_after_all(
     with suppress(VectorsUnavailable):
         # whether anything is embedded from now on or not
         forget_conversations(logs.root, index.conversations.unindexed())
+    drop_ends(logs.root)  # the index has all up to there
     hit("recover.done")
     return Recovered(
         index,

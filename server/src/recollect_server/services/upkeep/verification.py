@@ -15,6 +15,7 @@ from typing import Any
 from recollect_server.domain.checkpoint import ThreadBegan, log_of
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.text import counted
 from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.space.comparison import Compared, Comparison
 from recollect_server.services.space.conversation_logs import ConversationReading
@@ -23,6 +24,7 @@ from recollect_server.services.upkeep.recovery import Progress, no_progress, ope
 from recollect_server.storage.index.checking import Words
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.files import TORN
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import ledgers
@@ -66,6 +68,8 @@ class Findings:
     problem_count: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
     """The first of them, each with the log that it is of (empty: the space)."""
+    cut: list[str] = field(default_factory=list)
+    """Files with what starts cut off logs: no problem, and kept until somebody removes them."""
 
     def add(self, log: str, problems: list[str]) -> None:
         """Add the problems of a log; of many of one log those that are kept say so."""
@@ -227,9 +231,16 @@ def verify(store: FolderStore, progress: Progress) -> Findings:
     for name, _ in store.logs(Kind.CONVERSATION, Version.DELETED):
         findings.add(name, ["its delete has begun and not ended: the next start ends it"])
     findings.add("", [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)])
+    for kind in Kind:
+        for name, size in store.logs(kind, Version.TORN):
+            file = f"{store.path(name).name}{TORN}"
+            bytes_cut = f"{counted(size, 'byte')} that a start cut off {name} are in {file}"
+            findings.cut.append(bytes_cut)
     index = _open(store, findings)
     try:
-        comparison = Comparison(store, index, read=store.problems)
+        comparison = Comparison(
+            store, index, read=lambda log, end: store.problems(log, acknowledged=end)
+        )
         Verifier(comparison, findings, progress).run()
     except IndexUnavailable as error:
         findings.add("", [f"index: {error}"])

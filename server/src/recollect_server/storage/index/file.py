@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +24,8 @@ NAME = "conversations.db"
 # behind the name: a file that stands where a page of the index was found damaged, for the next
 # start
 DAMAGED = ".damaged"
+# behind the name: how far the logs were in an index that is being made anew
+ENDS = ".ends"
 SEAL = ".seal"  # behind the name: the checksum of the file as a server closed it
 # of SQLite's virtual machine between two looks at the deadline: some 10 ms, up to 100 for many
 # words
@@ -137,6 +139,45 @@ def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -
     """
     answer = looked_at(folder, question)[1]
     return otherwise if answer is None else answer
+
+
+def keep_ends(folder: Path) -> dict[str, int]:
+    """Return how many bytes of each log the index in a folder has, or the one before it that was
+    not made anew to the end; and write them down for a start after a crash. Call it before the
+    index is removed.
+
+    What an index has was acknowledged: a damaged line at a log's end is none of a torn write.
+    """
+    query = (
+        "SELECT id, bytes FROM progress JOIN conversations USING (number)"
+        " UNION ALL SELECT id, bytes FROM external_communications"
+    )
+    ends = kept_ends(folder)
+    with suppress(*FAILURES):
+        if (folder / NAME).exists():
+            with looking(folder / NAME) as connection:
+                rows = connection.execute(query).fetchall()
+            ends |= {str(name): int(size) for name, size in rows}  # type: ignore[arg-type]  # both columns are what their tables say
+    with suppress(OSError):  # a disk that takes nothing: then they are known until the server ends
+        temporary = folder / f"{NAME}{ENDS}.new"
+        temporary.write_bytes(orjson.dumps(ends))
+        temporary.chmod(0o600)
+        temporary.replace(folder / f"{NAME}{ENDS}")
+    return ends
+
+
+def kept_ends(folder: Path) -> dict[str, int]:
+    """Return what `keep_ends` wrote down of an index that was not made anew to the end."""
+    try:
+        ends = orjson.loads(read_file(folder / f"{NAME}{ENDS}"))
+        return {str(name): int(size) for name, size in ends.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def drop_ends(folder: Path) -> None:
+    """Remove what `keep_ends` wrote down: an index has all of it. Raises OSError."""
+    (folder / f"{NAME}{ENDS}").unlink(missing_ok=True)
 
 
 def remove_files(folder: Path) -> None:

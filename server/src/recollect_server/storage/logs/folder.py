@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from recollect_server.domain.ids import is_space_name
@@ -292,7 +292,11 @@ class FolderStore(LogStore):
     # After a crash --------------------------------------------------------------------------------
 
     def recover(
-        self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
+        self,
+        log: str,
+        after: Position = START,
+        see: Callable[[Line], None] | None = None,
+        acknowledged: int = 0,
     ) -> TornTail | None:
         """Repair the tail of a file (see `repair`); what is cut off is kept beside it."""
         path = self.path(log)
@@ -304,7 +308,8 @@ class FolderStore(LogStore):
             _beside(path, COPY).unlink(missing_ok=True)  # a crash kept it from taking the name
             check = self._belonging(log, after.lines).check
             see_own = see and (lambda line: see(check(line)))
-            torn = repair_tail(path, _beside(path, TORN), after.bytes, after.lines + 1, see_own)
+            begin = after.bytes, after.lines + 1
+            torn = repair_tail(path, _beside(path, TORN), *begin, see_own, acknowledged)
             self._writer.forget(path)
             if not path.stat(follow_symlinks=False).st_size:
                 path.unlink()  # of a create that was cut short
@@ -362,14 +367,16 @@ class FolderStore(LogStore):
             return False
         return True
 
-    def problems(self, log: str, size: int | None = None) -> Iterator[Line | str]:
+    def problems(
+        self, log: str, size: int | None = None, acknowledged: int = 0
+    ) -> Iterator[Line | str]:
         """Yield the lines of a file up to its torn tail, and in its place what is wrong with it by
-        itself (see `repair`).
+        itself (see `repair`). Nothing is torn before byte `acknowledged`.
         """
         path = self.path(log)
         with failing(log, "read"):
             most = path.stat().st_size if size is None else size
-            yield from look_through(path, most, lambda end: self.read(log, until=end))
+            yield from look_through(path, most, partial(self.read, log, START), acknowledged)
 
     # Files ----------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ def read_places(path: Path, places: Sequence[Place]) -> list[Line]:
     return lines
 
 
-def ends_a_line(path: Path, offset: int) -> bool:
+def ends_a_line(path: Path | int, offset: int) -> bool:
     """Return whether a line ends before this byte. Raises OSError."""
     with opened(path) as handle:
         return offset == 0 or os.pread(handle, 1, offset - 1) == b"\n"

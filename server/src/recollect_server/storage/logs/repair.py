@@ -19,7 +19,7 @@ from pathlib import Path
 from recollect_server.storage.failpoints import hit, hit_half_way
 from recollect_server.storage.logs.files import open_transcript, opened, sync_folder
 from recollect_server.storage.logs.lines import Line, has_checksum, is_object, line_of
-from recollect_server.storage.logs.reader import scan
+from recollect_server.storage.logs.reader import ends_a_line, scan
 from recollect_server.storage.logs.store import TornTail
 
 _CHECKSUM_AND_NEWLINE = 19  # bytes at a line's end
@@ -31,15 +31,16 @@ def repair_tail(
     offset: int = 0,
     sequence: int = 1,
     see: Callable[[Line], None] | None = None,
+    acknowledged: int = 0,
 ) -> TornTail | None:
     """Move a torn tail into the file `torn`. The lines before `offset` (line `sequence` begins
-    there) are known to be whole.
+    there) are known to be whole, and those up to byte `acknowledged` to be no torn write.
 
     A last line that is whole but for its newline gets it back. Returns None if there was nothing to
     cut. `see` is called with each line that is ended, before anything is cut. Raises OSError.
     """
     size = path.stat().st_size
-    good, why, last = whole_end(path, offset, sequence, size, see)
+    good, why, last = whole_end(path, offset, sequence, size, see, acknowledged)
     if good == size and not why:
         if good > offset:
             make_durable(path, last, good)
@@ -80,13 +81,28 @@ def whole_end(
     sequence: int,
     size: int,
     see: Callable[[Line], None] | None = None,
+    acknowledged: int = 0,
 ) -> tuple[int, str, int]:
     """Return the end of the whole batches of the first `size` bytes (one past the end of the file:
-    its newline is missing), the reason for it, and the begin of the last batch.
+    its newline is missing), the reason for it, and the begin of the last batch. What is damaged
+    before byte `acknowledged`, where a line ends, is no torn write.
 
     A number is the handle of an open file. `see` is called with each line that is ended. Raises
     OSError.
     """
+    end = _end_of_batches(path, offset, sequence, size, see)
+    if end[0] < acknowledged <= size and ends_a_line(path, acknowledged):
+        return _end_of_batches(path, acknowledged, 1, size)
+    return end
+
+
+def _end_of_batches(
+    path: Path | int,
+    offset: int,
+    sequence: int,
+    size: int,
+    see: Callable[[Line], None] | None = None,
+) -> tuple[int, str, int]:
     good, why, last = offset, "", offset
     batch: list[Line] = []
     end = offset
@@ -166,12 +182,12 @@ def _keep(torn: Path, data: bytes) -> None:
 
 
 def look_through(
-    path: Path, size: int, read: Callable[[int], Iterable[Line]]
+    path: Path, size: int, read: Callable[[int], Iterable[Line]], acknowledged: int = 0
 ) -> Iterator[Line | str]:
     """Yield every line up to the torn tail, damaged ones too, and in its place what is wrong.
     `read` returns the lines up to a byte. Raises OSError.
     """
-    good, why, _ = whole_end(path, 0, 1, size)
+    good, why, _ = whole_end(path, 0, 1, size, acknowledged=acknowledged)
     if good < size:
         yield f"the last {size - good} bytes are torn: {why}"
     elif good > size:

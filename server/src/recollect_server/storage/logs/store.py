@@ -431,12 +431,16 @@ class LogStore(Protocol):
         """Return the files that stand as logs and are none, each with why it is not read."""
 
     def recover(
-        self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
+        self,
+        log: str,
+        after: Position = START,
+        see: Callable[[Line], None] | None = None,
+        acknowledged: int = 0,
     ) -> TornTail | None:
         """Make the lines behind a position durable, and cut off what an append left that was cut
-        short. A log that was begun, has nothing and was never acknowledged is removed. Raises
-        LogConflict if the log goes on and no line of it ends at the position, which an earlier
-        state of the log had.
+        short: nothing before byte `acknowledged`. A log that was begun, has nothing and was never
+        acknowledged is removed. Raises LogConflict if the log goes on and no line of it ends at the
+        position, which an earlier state of the log had.
 
         `see` is called with each whole line. Call it before lines are indexed that this process did
         not append.

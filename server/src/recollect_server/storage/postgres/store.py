@@ -391,7 +391,11 @@ class PostgresStore(LogStore):
     # After a crash --------------------------------------------------------------------------------
 
     def recover(
-        self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
+        self,
+        log: str,
+        after: Position = START,
+        see: Callable[[Line], None] | None = None,
+        acknowledged: int = 0,  # noqa: ARG002 - nothing is ever torn
     ) -> TornTail | None:
         """Show the lines behind a position. A row is there whole, and durable, or not at all.
 
