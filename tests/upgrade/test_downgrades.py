@@ -2,12 +2,17 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
+import structlog
 from recollect_server.app import CannotStart
 from recollect_server.storage.format import FORMAT, NAME
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from tests.conftest import RunningServer, Start
 from tests.postgres import Postgres
@@ -84,6 +89,63 @@ def test_a_backup_of_a_newer_version_is_refused(
         result.stderr
     )
     assert not list(new.rglob("*.jsonl"))
+
+
+@contextmanager
+def formats_when_said(marker: Path) -> Iterator[list[int]]:
+    """Yield the formats that a marker has when the log says that it is raised; 0 without one."""
+    formats: list[int] = []
+
+    def look(_: object, __: str, event: EventDict) -> EventDict:
+        if event["event"] == "format_raised":
+            formats.append(json.loads(marker.read_text())["format"] if marker.exists() else 0)
+            assert (event["before"], event["now"]) == (formats[-1] or 1, FORMAT)
+            assert "only a backup from before leads back" in event["reason"]
+        return event
+
+    processors = structlog.get_config()["processors"]
+    processors.insert(0, look)
+    try:
+        yield formats
+    finally:
+        processors.remove(look)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_an_upgrade_that_cannot_be_undone_is_said_before_it_happens_and_once(
+    server: RunningServer, start_server: Start, connect: Connect, before: int
+) -> None:
+    marker = server.data_dir / NAME
+    with formats_when_said(marker) as formats:
+        connect(server).create("web")
+        start_server(data_dir=server.data_dir.with_name("new")).stop()  # has nothing to lose
+        server.stop()
+        start_server().stop()
+        assert formats == []
+        marker.unlink()
+        if before:
+            marker.write_text(json.dumps({"format": before, "version": "0.0.9"}))
+        start_server().stop()
+        start_server().stop()
+    assert formats == [before]
+    assert json.loads(marker.read_text())["format"] == FORMAT
+
+
+def test_an_upgrade_of_a_database_is_said_before_it_happens(
+    start_server: Start, postgres: Postgres
+) -> None:
+    url = postgres.new_database()
+    with capture_logs() as new:
+        start_server(store=url).stop()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "DELETE FROM recollect.schema_version WHERE version = (SELECT max(version) FROM recollect.schema_version)"
+        )
+    with capture_logs() as logs:
+        start_server(store=url).stop()
+    assert "schema_raised" not in [it["event"] for it in new]
+    steps = [it["event"] for it in logs if it["event"].startswith("schema_")]
+    assert steps == ["schema_raised", "schema_migrated"]
 
 
 @pytest.mark.usefixtures("no_log")

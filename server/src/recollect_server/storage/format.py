@@ -64,12 +64,27 @@ def check_number(number: object, version: object, place: str) -> None:
         )
 
 
+def _has_logs(data_dir: Path) -> bool:
+    """Return whether a data folder without a format has what an earlier server wrote."""
+    return any(True for it in ("*", "*/*") for _ in data_dir.glob(f"{it}/*.jsonl"))
+
+
 def mark_format(data_dir: Path) -> None:
-    """Write down that this server has used a data folder, so that an older one refuses it. Raises
-    NewerFormat, OSError.
+    """Write down that this server has used a data folder, so that an older one refuses it; of one
+    that has data, say so first. Raises NewerFormat, OSError.
     """
-    if check_format(data_dir) == FORMAT:
+    before = check_format(data_dir)
+    if before == FORMAT:
         return
+    if before or _has_logs(data_dir):
+        log.warning(
+            "format_raised",
+            folder=str(data_dir),
+            before=before or 1,
+            now=FORMAT,
+            reason=f"servers older than this one ({__version__}) refuse the folder from here on;"
+            " only a backup from before leads back to them",
+        )
     try:
         write_private(data_dir / NAME, orjson.dumps({"format": FORMAT, "version": __version__}))
     except OSError as error:

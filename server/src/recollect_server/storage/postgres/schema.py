@@ -4,6 +4,7 @@ from importlib import resources
 
 import structlog
 
+from recollect_server import __version__
 from recollect_server.storage.postgres.connections import Connection, DatabaseRefused, first_row
 
 log = structlog.get_logger("recollect.postgres")
@@ -33,6 +34,7 @@ def migrate(connection: Connection, name: str) -> None:
         for file in (resources.files(__package__) / "migrations").iterdir()
         if file.name.endswith(".sql")
     )
+    is_said = False
     while True:
         # The lock ends with the transaction: a pooler may give the next one another session.
         with connection.transaction():
@@ -48,6 +50,15 @@ def migrate(connection: Connection, name: str) -> None:
             if not lacking:
                 return
             number, file = lacking[0]
+            if applied and not is_said:
+                is_said = True
+                log.warning(
+                    "schema_raised",
+                    before=version,
+                    now=newest,
+                    reason=f"servers older than this one ({__version__}) may be refused by the"
+                    " database from here on; only a backup from before leads back to them",
+                )
             connection.execute(file.read_text().encode())
             connection.execute(
                 "INSERT INTO recollect.schema_version (version) VALUES (%s)", [number]
