@@ -31,6 +31,21 @@ def test_a_title_that_nobody_said_is_found(service: Service, clock: MovableClock
     assert (service.found("Zanzibar"), service.found("madagascar")) == ([], [trip])
 
 
+def test_a_title_with_all_words_comes_first_and_a_year_is_one_of_them(
+    service: Service, clock: MovableClock
+) -> None:
+    clock.now = 1_780_000_000_000  # in 2026
+    heating = service.conversation_of("We replaced the boiler in the cellar", "It cost a lot")
+    service.rename(heating, "Heating 2026")
+    for text in ("Heating is too warm here", "The numbers of 2026 are in", "The garden is full"):
+        service.conversation_of(text)
+    queries = ("Heating 2026", "2026 heating", "heating 202", "What of the heating in 2026?")
+    assert [service.found(it)[:1] for it in queries] == [[heating]] * 4
+    assert service.found("Heating 2025")[:1] != [heating]
+    clock.now += 365 * 86_400_000
+    assert service.found("Heating 2026")[:1] == [heating]
+
+
 def test_words_of_topics_and_abbreviations_are_found_and_the_abbreviation_is_shown(
     service: Service,
 ) -> None:

@@ -242,6 +242,16 @@ def with_identifiers(fused: Fused, messages: MessageLegs, named: Array) -> Fused
     return Fused(_odds(behind + IDENTIFIER * named), _odds(behind_above + IDENTIFIER * best))
 
 
+def with_titles(fused: Fused, titled: NDArray[np.bool_]) -> Fused:
+    """Return the scores with what a title that has all words of the question adds to those of its
+    conversations: as much as an identifier.
+    """
+    if not titled.any():
+        return fused
+    behind = SOFTNESS * np.log(np.maximum(fused.conversations, _LEAST_ODDS))
+    return Fused(fused.messages, _odds(behind + IDENTIFIER * titled))
+
+
 def z(columns: Array, like: Array | None = None) -> Array:
     """Return each row less its mean, by its standard deviation: its own, or those of `like`. 0
     where nothing is known.

@@ -36,7 +36,7 @@ from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable
 from recollect_server.services.recall.retrievers import Values
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import KeywordScores
-from recollect_server.storage.index.words import MAX_TEXT, QueryTerms, Term
+from recollect_server.storage.index.words import MAX_TEXT, QueryTerms
 from recollect_server.storage.ranking import Bm25, Counts, among, conversation_bm25, union
 from recollect_server.storage.vectors.scan import Scores
 
@@ -45,6 +45,7 @@ from recollect_server.storage.vectors.scan import Scores
 _MESSAGES = 200  # the best messages of each leg
 _ABBREVIATIONS = 50  # the best of them
 _NOTED = 200  # conversations that are found by the words of their notes
+_TITLED = 20  # conversations of one title: one that more have is a subject
 _NOTES = 0.5  # what BM25 of a conversation's notes counts beside BM25 of all its words
 _DATED = 100  # messages of a time that the question names, by each leg
 SCORED = 1500
@@ -115,6 +116,8 @@ class Proposals:
     whole: Values
     """BM25 of conversations by all their words, by number."""
     noted: set[int]
+    titled: NDArray[np.int64]
+    """Numbers of conversations, ascending, whose title has all words of the question."""
     scans: Scans | None
     named: list[NDArray[np.int64]]
     """The messages that have each identifier of the question."""
@@ -184,7 +187,7 @@ def propose(
             words = index.search.keyword(terms.chosen, query.scope, query.within)
             deadline.check()
             counts = words.postings.counts()
-            whole, noted = _by_all_words(index, query, terms.chosen, words, counts)
+            whole, noted, titled = _by_all_words(index, query, terms, words, counts)
             deadline.check()
             keyword = words.best(SCORED)
             named = messages_named(query.identifiers, terms, words)
@@ -218,6 +221,7 @@ def propose(
         keyword,
         whole,
         noted,
+        titled,
         scans,
         named,
         unsaid,
@@ -268,29 +272,31 @@ def _question_of(
 
 
 def _by_all_words(
-    index: Index, query: Query, terms: list[Term], words: KeywordScores, counts: Counts
-) -> tuple[Values, set[int]]:
+    index: Index, query: Query, terms: QueryTerms, words: KeywordScores, counts: Counts
+) -> tuple[Values, set[int], NDArray[np.int64]]:
     """Return the conversations in the scope that have any of the words in their messages or their
-    notes, with BM25 of all their words, to which that of their notes is added; and which of them
-    have any in their notes.
+    notes, with BM25 of all their words, to which that of their notes is added; which of them have
+    any in their notes; and which have all in their title, if these are at most `_TITLED`.
     """
-    if not terms:
-        return Values(_NO_IDS, np.zeros(0)), set()
+    if not terms.chosen:
+        return Values(_NO_IDS, np.zeros(0)), set(), _NO_IDS
     numbers, scores = conversation_bm25(counts, *index.search.lengths())
     # Of a time: a conversation's own times do not say which of its words were said then.
     allowed = words.conversations() if query.scope.timed else query.within
     if allowed is not None:
         inside = among(numbers, allowed)
         numbers, scores = numbers[inside], scores[inside]
-    notes = _by_notes(index, query, terms)
+    notes, titled = _by_notes(index, query, terms)
     either = union(numbers, notes.names)
     total = Values(numbers, scores).of(either, 0) + _NOTES * notes.of(either, 0)
-    return Values(either, total), {*notes.names.tolist()}
+    return Values(either, total), {*notes.names.tolist()}, titled
 
 
-def _by_notes(index: Index, query: Query, terms: list[Term]) -> Values:
-    """Return BM25 of the notes of the conversations in the scope whose notes fit best."""
-    numbers, scores = index.search.notes_scores(terms, _NOTED)
+def _by_notes(index: Index, query: Query, terms: QueryTerms) -> tuple[Values, NDArray[np.int64]]:
+    """Return BM25 of the notes of the conversations in the scope whose notes fit best, and which of
+    them have all words in their title.
+    """
+    numbers, scores, titled = index.search.notes_scores(terms, _NOTED)
     inside = np.ones(len(numbers), np.bool_)
     if query.within is not None:
         inside &= among(numbers, query.within)
@@ -298,7 +304,8 @@ def _by_notes(index: Index, query: Query, terms: list[Term]) -> Values:
         query.scope.timed
     ):  # notes are of a whole conversation: a time finds those that lie within it
         inside &= among(numbers, index.search.numbers_within(query.scope.start, query.scope.end))
-    return Values(numbers[inside], scores[inside])
+    titled = titled[among(titled, numbers[inside])]
+    return Values(numbers[inside], scores[inside]), titled if len(titled) <= _TITLED else _NO_IDS
 
 
 def _near(scans: Scans, hidden: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

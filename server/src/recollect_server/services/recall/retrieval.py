@@ -28,6 +28,7 @@ from recollect_server.services.recall.fusion import (
     fuse,
     unsaid,
     with_identifiers,
+    with_titles,
 )
 from recollect_server.services.recall.identifiers import shares
 from recollect_server.services.recall.meaning import Meaning
@@ -126,7 +127,7 @@ def _judge(
     shown = index.search.showable(proposals.messages, query.scope)
     leading = proposals.whole.names[highest(proposals.whole.values, most)]
     conversations = index.conversations.outlines(
-        union(leading, proposals.abbreviated, shown.numbers)
+        union(leading, proposals.abbreviated, proposals.titled, shown.numbers)
     )
     numbers = np.array([outline.number for outline in conversations], np.int64)
     messages = shown.only(among(shown.numbers, numbers))
@@ -186,7 +187,8 @@ def _rank(
 
     order = fuse(question, evidence.of_messages, evidence.compared, sections, match)
     named = shares(messages.ids, proposals.named)
-    order = _rounded(with_identifiers(order, evidence.of_messages, named))
+    order = with_identifiers(order, evidence.of_messages, named)
+    order = _rounded(with_titles(order, among(evidence.numbers, proposals.titled)))
     # "today" is said in passing
     if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query.text):
         of_past = dates_of(Question(query.text, past), evidence.of_messages)

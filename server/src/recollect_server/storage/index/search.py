@@ -26,7 +26,7 @@ from recollect_server.storage.index.conversations import Lengths, condition_of
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.postings import KeywordScores
-from recollect_server.storage.index.words import QueryTerms, Term
+from recollect_server.storage.index.words import NotesScores, QueryTerms, Term
 from recollect_server.storage.ranking import starts
 
 _QUIET = 3_600_000  # milliseconds without a message that end a section
@@ -200,14 +200,13 @@ class Search:
                 ids += [row[0] for row in connection.execute(query, period)]
         return np.array(ids, np.int64)
 
-    def notes_scores(
-        self, terms: list[Term], limit: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the conversations whose title, topics and abbreviation fit best (numbers,
-        ascending), and their BM25.
-        """
+    def notes_scores(self, terms: QueryTerms, limit: int) -> NotesScores:
+        """Return the conversations whose title, topics and abbreviation fit best."""
+        total = self._lengths.read()[1]
         with self._database.reading() as connection:
-            return words.scores_of_notes(connection, terms, self._lengths.read()[1], limit)
+            return words.scores_of_notes(
+                connection, terms.chosen, total, limit, terms.rarities.keys()
+            )
 
     def sections(self, number: int, lines: NDArray[np.int64]) -> Sections:
         """Return the sections of a conversation that these lines are in, which ascend.

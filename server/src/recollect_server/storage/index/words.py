@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import apsw
 import numpy as np
@@ -652,15 +653,27 @@ def entries_of_notes(connection: apsw.Connection, conversation: Conversation) ->
     return list(counts.items())
 
 
+class NotesScores(NamedTuple):
+    """The conversations whose notes fit a query best."""
+
+    numbers: NDArray[np.int64]
+    """Ascending."""
+    scores: NDArray[np.float64]
+    """BM25 of the notes of each."""
+    titled: NDArray[np.int64]
+    """Numbers, ascending, of those whose title has every word of the query: two at least."""
+
+
 def scores_of_notes(
-    connection: apsw.Connection, terms: list[Term], total: int, most: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the numbers of the conversations whose notes fit best, ascending, and BM25 of their
-    notes. Shape [n] each.
+    connection: apsw.Connection, terms: list[Term], total: int, most: int, every: Set[str]
+) -> NotesScores:
+    """Return the conversations whose notes fit best; `every` is each word of the query but for stop
+    words.
 
     `total` is how many conversations there are. Lengths count nothing: notes are all about as long.
     """
     numbers, values = [np.zeros(0, np.int64)], [np.zeros(0)]
+    titled: dict[str, set[int]] = {word: set() for word in every}
     left = _MAX_NOTES
     for term in terms:
         if left <= 0:
@@ -674,10 +687,13 @@ def scores_of_notes(
         with_stem, counts = (np.array(orjson.loads(text), np.int64) for text in rows)
         size = len(with_stem)
         left -= size
+        if term.word in titled:
+            titled[term.word].update(with_stem[counts >= _TITLE].tolist())
         idf = math.log(1 + (max(total, size) - size + 0.5) / (size + 0.5))
         numbers.append(with_stem)
         values.append(idf * counts * (K1 + 1) / (counts + K1))
-    every, places = np.unique(np.concatenate(numbers), return_inverse=True)
-    scores = np.bincount(places, np.concatenate(values), minlength=len(every)).astype(np.float64)
+    distinct, places = np.unique(np.concatenate(numbers), return_inverse=True)
+    scores = np.bincount(places, np.concatenate(values), minlength=len(distinct)).astype(np.float64)
     best = np.sort(highest(scores, most))
-    return every[best], scores[best]
+    of_all = set.intersection(*titled.values()) if len(titled) >= _LEAST_TERMS else set[int]()
+    return NotesScores(distinct[best], scores[best], np.array(sorted(of_all), np.int64))
