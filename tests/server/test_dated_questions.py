@@ -243,3 +243,26 @@ def test_a_question_of_nothing_but_a_time_is_answered_by_what_was_said_then(
         # what was said of that day counts, whenever it was said
         best = connected.recall.search("What happened on 3 August?").hits[0]
         assert "swimming" in best.snippet
+
+
+def test_a_time_of_all_that_is_stored_makes_no_message_fit(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    server.clock.now = int(datetime(2025, 6, 1, tzinfo=UTC).timestamp() * 1000)
+    service = connect(server)
+    fitting = service.conversation_of("The numbers of 2025 are in")
+    named = service.conversation_of("We replaced the boiler in the cellar")
+    service.rename(named, "Heating 2025")
+    others = [service.conversation_of(it) for it in ("The garden is full", "Dinner was late")]
+    server.clock.now = int(NOW.timestamp() * 1000)
+    assert service.found("2025") == [fitting, named]
+    assert service.found("Heating 2025")[0] == named
+    before = service.search("How was the garden?").hits[0].score
+    dated = service.search("How was the garden in 2025?")
+    assert [dated.hits[0].conversation_id, dated.results[0].conversation_id] == [others[0]] * 2
+    unfit = {it.conversation_id: it.score for it in dated.hits}
+    assert all(unfit.get(it, 0) < before / 2 for it in (named, others[1]))
+    server.clock.now += 1
+    service.conversation_of("A year later")  # now the time tells something
+    assert set(service.found("2025")) == {fitting, named, *others}

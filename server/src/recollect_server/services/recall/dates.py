@@ -106,6 +106,14 @@ def asks_only_of_dates(question: str, dates: Sequence[Mention], now: int) -> boo
     return all(it in stop_words or folded(it) in ASKING for it in _WORD.findall(rest.lower()))
 
 
+def is_only_of_dates(question: str, dates: Sequence[Mention]) -> bool:
+    """Return whether a question is nothing but dates that do not count from the time of asking:
+    "2025" may be a word of a title.
+    """
+    is_relative = any(it.is_relative for it in dates)
+    return not is_relative and not _WORD.search(_without(normal_form(question), dates))
+
+
 def days_named(question: str, dates: Sequence[Mention]) -> list[str]:
     """Return the words of each day that a question names by its date: "13 October"."""
     text = normal_form(question)

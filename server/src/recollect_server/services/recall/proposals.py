@@ -22,6 +22,7 @@ from recollect_server.services.recall.dates import (
     asks_of_dates,
     asks_only_of_dates,
     days_named,
+    is_only_of_dates,
     read_dates,
     without_dates,
 )
@@ -81,6 +82,10 @@ class Query:
     text: str
     now: int
     dates: tuple[Mention, ...]
+    is_everything: bool
+    """True if all that is stored was said in one of these times: it tells none from others."""
+    is_word: bool
+    """True if it is nothing but the name of such a time, as "2025": its words are searched for."""
     wording: str
     """Text whose words are searched for: the whole query without its dates; none where nothing but
     a time is asked for, and something was said then.
@@ -136,8 +141,11 @@ def read(index: Index, request: Request) -> Query:
     is_whole = text == request.query and now == request.now
     of_whole = dates if is_whole else read_dates(request.query, request.now, zone=request.zone)
     within = index.search.numbers_of(scope.conversations)
+    is_everything = any(not index.search.has_outside(int(it.begin), int(it.end)) for it in dates)
+    is_word = is_everything and is_only_of_dates(text, dates)
     is_time = (
         asks_only_of_dates(text, dates, now)
+        and not is_word
         and len(_said_then(index, scope, dates, 1)) > 0
         and not any(_is_spoken_of(index, it, scope, within) for it in days_named(text, dates))
     )
@@ -151,6 +159,8 @@ def read(index: Index, request: Request) -> Query:
         text,
         now,
         dates,
+        is_everything,
+        is_word,
         wording=wording,
         identifiers=[*identifiers_of(text, dates), *spelled],
         meant=meant.encode()[: request.embedded].decode(errors="ignore"),
@@ -206,7 +216,7 @@ def propose(
             near, abbreviated = _near(scans, len(hidden))
     deadline.check()
     dated = _NO_IDS
-    if query.dates and asks_of_dates(query.text):
+    if query.dates and not query.is_word and asks_of_dates(query.text):
         with telemetry.step(Step.DATES):
             dated, keyword = _dated(index, query, words, scans, keyword)
     deadline.check()

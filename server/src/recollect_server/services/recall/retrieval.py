@@ -189,8 +189,12 @@ def _rank(
     named = shares(messages.ids, proposals.named)
     order = with_identifiers(order, evidence.of_messages, named)
     order = _rounded(with_titles(order, among(evidence.numbers, proposals.titled)))
-    # "today" is said in passing
-    if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query.text):
+    # "today" is said in passing, and a time of all that is stored is a word that everything has
+    if (
+        not query.is_everything
+        and (past := tuple(it for it in dates if it.end <= now))
+        and asks_of_dates(query.text)
+    ):
         of_past = dates_of(Question(query.text, past), evidence.of_messages)
         weights, legs = with_dates(weights, *legs, of_past)
     scores = calibrated(order, weights, *legs, matches)

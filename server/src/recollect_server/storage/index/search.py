@@ -32,6 +32,7 @@ from recollect_server.storage.ranking import starts
 _QUIET = 3_600_000  # milliseconds without a message that end a section
 SECTION = 20
 """Messages of a section, at the most."""
+_LOOKED_AT = 10_000  # conversations, for one that lies outside of a time: some 3 ms
 # of a time: conversations that are looked into, and messages of them all and of one
 _LOOKED_INTO, _VISITED, _VISITED_OF_ONE = 1_000, 20_000, 2_000
 
@@ -270,6 +271,16 @@ class Search:
             " WHERE (?1 IS NULL OR create_time >= ?1) AND (?2 IS NULL OR update_time < ?2)"
         )
         return _numbers(self._database.value(query, (start, end)))
+
+    def has_outside(self, start: int, end: int) -> bool:
+        """Return whether a conversation began before `start`, or was written to at `end` or later.
+        True too where there are too many to look.
+        """
+        query = (
+            "SELECT count(*) >= ?3 OR total(create_time < ?1 OR update_time >= ?2) > 0"
+            " FROM (SELECT create_time, update_time FROM conversations LIMIT ?3)"
+        )
+        return bool(self._database.value(query, (start, end, _LOOKED_AT)))
 
     def all_of_few(self, most: int) -> Messages | None:
         """Return every message, or None of more than `most`."""
