@@ -403,6 +403,23 @@ export const en = {
     nothing: "Nothing was written in this time.",
     nothingHint: "Choose a longer range, or come back when an agent has stored something.",
   },
+  profile: {
+    nav: "What is known",
+    lead: "What you said of yourself, and how you want to be answered, in your own words. Every context begins with it. What is taken away here stays in its conversation.",
+    lacking: (reason: string) => `Some may be missing: ${reason}.`,
+    none: "Nothing is known yet. Say who you are, or how you want to be answered, in any conversation.",
+    kinds: {
+      1: "How to answer", 2: "Who you are", 3: "People and animals", 4: "Home", 5: "Work and studies", 6: "Health and diet",
+      7: "Preferences", 8: "Belongings", 9: "Plans",
+    } as Record<number, string>,
+    anchors: "Set by agents",
+    source: "Where it was said",
+    sure: "Take it away?",
+    yes: "Take away",
+    remove: (text: string) => `Take away: ${text}`,
+    removeShort: "Take away",
+    removed: "It is in no context any more.",
+  },
   people: {
     nav: "Third parties",
     find: "Find by address",
