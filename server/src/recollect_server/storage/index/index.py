@@ -59,7 +59,6 @@ from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.stored import Stored
-from recollect_server.storage.index.threads import Pacer
 from recollect_server.storage.index.tiers import TierLog
 from recollect_server.storage.index.turn_memories import TurnMemoryTable
 from recollect_server.storage.index.updates import Added, Update
@@ -354,12 +353,6 @@ def document_of(
     # A new index reads a whole transcript at once: one that ends up unindexed never gets words.
     is_wordless = before is None and after.unindexed
     contents = [line.entry.content for line in lines if line.entry is not None]
-    pacer = Pacer()
-
-    def text_of(message: Message) -> str:
-        pacer.give_way()
-        return "" if is_wordless else searchable_text(message)
-
     facts = facts_of(before, after, contents)
     notes = (after.abbreviation, after.compression_summary)
     old_notes = (before.abbreviation, before.compression_summary) if before else ("", "")
@@ -372,7 +365,7 @@ def document_of(
     sections = {
         "conversation": (number, *CONVERSATIONS.values(after)),
         "messages": [
-            (*row_of(number, line, message), text_of(message))
+            (*row_of(number, line, message), "" if is_wordless else searchable_text(message))
             for line in lines
             if line.entry is not None and isinstance(message := line.entry.content, Message)
         ],

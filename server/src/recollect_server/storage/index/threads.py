@@ -24,27 +24,6 @@ NEVER = math.inf
 """Time of work that there is not."""
 
 
-_TURN = 0.002  # seconds of processor after which a long computation lets others go on
-_PAUSE = 0.001
-
-
-class Pacer:
-    """Pauses of a long computation in Python, by the processor time of its thread.
-
-    A thread that waits for Python's lock has it after 5 ms, and a search asks for it some 40 times:
-    beside one thread that never lets it go, a search of 5 ms takes 200.
-    """
-
-    def __init__(self) -> None:
-        self._ends = time.thread_time() + _TURN
-
-    def give_way(self) -> None:
-        """Pause, if the turn is over: others have Python's lock meanwhile."""
-        if time.thread_time() >= self._ends:
-            time.sleep(_PAUSE)
-            self._ends = time.thread_time() + _TURN
-
-
 class Work(Protocol):
     """One index's changes that wait. `Threads` guards its fields by `changed`."""
 
