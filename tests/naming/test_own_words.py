@@ -59,13 +59,14 @@ def test_what_may_be_somebody_elses_is_left_out(content: str, expected: list[str
         f"{FACT} Can you check this?\n\nHi Ana,\nI live in Rome now.\nBest,\nBob",
         f"Hey Ada,\n\n{FACT}\n\nThanks,\nAlex",
         f"Please answer in French.\n{FACT}",
+        f"Hello. {FACT} Thanks!",
         f"Some rules:\n- be brief\n- {FACT}",
         f'My dog is called "Rex". {FACT}',
     ],
 )
 def test_a_greeting_thanks_and_wishes_make_no_letter_of_what_is_said(content: str) -> None:
     assert any(FACT in it for it in own(content))
-    assert "Rome" not in " ".join(own(content))
+    assert not {"Rome", "Hello.", "Thanks!"} & set(" ".join(own(content)).split())
 
 
 def test_a_letter_that_came_by_e_mail_has_the_words_of_its_sender() -> None:
@@ -75,9 +76,9 @@ def test_a_letter_that_came_by_e_mail_has_the_words_of_its_sender() -> None:
 
 
 def test_places_are_of_the_whole_text_that_the_message_stands_in() -> None:
-    text = f"Ana: Hello. {FACT}"
+    text = f"Ana: Look. {FACT}"
     spans = own_sentences(text, len("Ana: "))
-    assert [text[start:end] for start, end in spans] == ["Hello.", FACT]
+    assert [text[start:end] for start, end in spans] == ["Look.", FACT]
 
 
 @pytest.mark.timeout(10)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from recollect_server.domain.languages import says_little
 from recollect_server.domain.text import sentence_ends
 
 LONGEST = 300
@@ -104,11 +105,9 @@ def own_sentences(text: str, first: int = 0, *, is_mail: bool = False) -> Iterat
         sentence = text[start:end].strip()
         begin = start + text[start:end].find(sentence)
         stop = begin + len(sentence)
-        if (
-            0 < len(sentence) <= LONGEST
-            and stop <= last
-            and not any(left < stop and begin < right for left, right in others)
-        ):
+        if not 0 < len(sentence) <= LONGEST or stop > last or says_little(sentence):
+            continue
+        if not any(left < stop and begin < right for left, right in others):
             yield begin, stop
 
 
