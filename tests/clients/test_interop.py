@@ -64,7 +64,7 @@ class Endless:
         self.began, self.ended = threading.Event(), threading.Event()
         self.reason: BaseException | None = None
 
-        def terms(search: Search, query: str) -> None:
+        def terms(search: Search, query: str, **_: object) -> None:
             self.began.set()
             try:
                 with search._database.reading() as connection:

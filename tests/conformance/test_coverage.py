@@ -46,9 +46,12 @@ NOT_BY_A_REQUEST = {
 ANSWERED_ELSEWHERE = {
     f"AdminService/{name}": "tests/administration/test_tokens.py"
     for name in ("CreateToken", "RevokeToken", "RotateToken")
-} | {"AdminService/Backup": "tests/administration/test_backups.py"}
-"""Calls that no case may be answered: the first token of a server would end it for all others, and
-a folder for backups is a setting.
+} | {
+    "AdminService/Backup": "tests/administration/test_backups.py",
+    "RecallService/RemoveProfileStatement": "tests/context/test_profile.py",
+}
+"""Calls that no case may be answered: the first token of a server would end it for all others, a
+folder for backups is a setting, and a profile needs the model.
 """
 
 

@@ -256,12 +256,12 @@ def test_16_callers_on_one_conversation_lose_nothing_and_number_the_turns(servic
 
 def test_16_callers_on_16_conversations_do_not_mix(service: Service) -> None:
     def talk(caller: int) -> str:
-        return service.conversation_of(*(f"caller{caller} number {n}" for n in range(5)))
+        return service.conversation_of(*(f"caller{caller:02} number {n}" for n in range(5)))
 
     for caller, conversation_id in enumerate(at_once(16, talk)):
         texts = [message.content for message in service.load(conversation_id).messages]
-        assert texts == [f"caller{caller} number {n}" for n in range(5)]
-        assert service.found(f"caller{caller}") == [conversation_id]
+        assert texts == [f"caller{caller:02} number {n}" for n in range(5)]
+        assert service.found(f"caller{caller:02}") == [conversation_id]
 
 
 def test_a_write_based_on_an_older_turn_is_refused(service: Service, server: RunningServer) -> None:

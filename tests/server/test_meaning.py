@@ -304,9 +304,9 @@ def test_a_question_is_embedded_while_its_words_are_looked_up(
         embeds.set()
         return run(*arguments)
 
-    def looking_up(*arguments: Any) -> QueryTerms:
+    def looking_up(*arguments: Any, **more: Any) -> QueryTerms:
         overlaps.append(embeds.wait(5))
-        return terms(*arguments)
+        return terms(*arguments, **more)
 
     monkeypatch.setattr(Embedder, "_run", embedding)
     monkeypatch.setattr(Search, "terms", looking_up)

@@ -4,6 +4,7 @@ from typing import Any
 
 from recollect import Message, ToolCall
 
+from tests.waiting import until
 from tests.web.conftest import Browsing, Stage, axe, wait
 
 MARKED = """(name) => [...CSS.highlights.get(name)].map((it) => it.toString())"""
@@ -46,7 +47,7 @@ def test_words_are_found_in_turns_that_the_page_does_not_hold(
     page.wait_for_selector(".message[data-target=true] >> text=Porto again")
     page.keyboard.press("Escape")
     page.wait_for_selector(".find", state="detached")
-    assert page.evaluate(MARKED, "found") == []
+    until(lambda: page.evaluate(MARKED, "found") == [])
     page.close()
 
 

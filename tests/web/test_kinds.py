@@ -30,7 +30,7 @@ class Offer(NamedTuple):
     answers: bool
 
 
-READING = {"Search", "Insights", "Third parties"}
+READING = {"Search", "Insights", "What is known", "Third parties"}
 OFFERS = {
     "reader": Offer(READING, writes=False, manages=False, answers=False),
     "panel": Offer(READING, writes=False, manages=True, answers=True),

@@ -169,7 +169,8 @@ class SearchCommunicationsRequest(_message.Message):
     COMMUNICATION_ID_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The words, in any language. 1 to 65536 bytes, not only spaces. Only the 128 rarest words are
-    searched for; a query of nothing but stop words searches for those.
+    searched for; a query of nothing but stop words searches for those. The last word may be the
+    beginning of one, as in SearchRequest.
     """
     limit: _builtins.int
     """Maximum number of matches. 0 means 10; above 100 counts as 100. Not negative."""

@@ -43,24 +43,30 @@ class DueWork:
         self._guard = threading.Lock()  # guards everything below
         self._wake: Callable[[], None] = lambda: None
         self._times: dict[str, int] = {}
+        self._opened: set[str] | None = set()  # before the markers were read; None: they were
         self._queue: list[tuple[int, str]] = []  # of `_times`, and entries that are out of date
 
     def wake_by(self, wake: Callable[[], None]) -> None:
         """Call `wake` when something will be due and nothing was. It may wait for nothing."""
         self._wake = wake
 
-    def load(self, is_open: set[str]) -> None:
-        """Read the markers that an earlier server left, but for those of open spaces."""
-        for space, due in self._markers.all().items():
-            if is_space_name(space) and space not in is_open:
-                with self._guard:
-                    if space not in self._times:
-                        self._add(space, due)
+    def load(self) -> None:
+        """Read the markers that an earlier server left, but for those of spaces that were opened
+        since: these are this server's.
+        """
+        left = self._markers.all().items()
+        with self._guard:
+            opened, self._opened = self._opened or set(), None
+            for space, due in left:
+                if is_space_name(space) and space not in opened and space not in self._times:
+                    self._add(space, due)
 
     def opened(self, space: str, now: int) -> None:
         """Note that a space is open. If this process is killed, it has work due."""
         with self._guard:
             self._times.pop(space, None)
+            if self._opened is not None:
+                self._opened.add(space)
         if space != self._default_space:
             self._markers.set(space, now)
 
@@ -137,7 +143,7 @@ class DueKeeper:
 
     def _look(self) -> float:
         if not self._is_loaded:
-            self._due.load({it.name for it in self._spaces.open_now()})
+            self._due.load()
             self._is_loaded = True
         now = self._clock()
         for name, (lease, since) in list(self._leases.items()):

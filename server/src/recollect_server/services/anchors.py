@@ -146,10 +146,14 @@ class Anchors:
                 log.warning("log_not_emptied", key=key)
             return removed
 
+    def is_done(self, request: RequestKey | None) -> bool:
+        """Return whether a request was carried out before. Raises RequestIdReused."""
+        return request is not None and self._known(request) is not None
+
     def leave_out(self, key: str, request: RequestKey | None) -> None:
         """Record, durably on return, that what was found for a key until now does not count."""
         with self._space.exclusive(request=request.id if request else key), self._file.lock:
-            if not (request and self._known(request)):
+            if not self.is_done(request):
                 stamp = Stamp(request.id, request.hash) if request else Stamp()
                 self._file.append(Entry(AnchorForgotten(key, self._space.clock()), stamp))
 

@@ -94,10 +94,13 @@ class UserProfile:
 
     def leave_out(self, conversation_id: str, sequence: int, start: int, request_id: str) -> None:
         """Leave a statement, and every copy of it that was said until now, out of the profile from
-        now on. Raises StatementNotFound, RequestIdReused, DataUnavailable.
+        now on. Raises ConversationNotFound, StatementNotFound, RequestIdReused, DataUnavailable.
         """
+        self._space.read(conversation_id)  # it is there
         place = _key(conversation_id, sequence, start)
         request = key_of("RemoveProfileStatement", request_id, {"place": place})
+        if self._anchors.is_done(request):
+            return
         if place not in self._space.anchors.forgotten() and not any(
             (it.conversation_id, it.sequence, it.start) == (conversation_id, sequence, start)
             for it in self.statements()

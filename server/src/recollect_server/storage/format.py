@@ -69,14 +69,15 @@ def _has_logs(data_dir: Path) -> bool:
     return any(True for it in ("*", "*/*") for _ in data_dir.glob(f"{it}/*.jsonl"))
 
 
-def mark_format(data_dir: Path) -> None:
+def mark_format(data_dir: Path, *, is_new: bool = False) -> None:
     """Write down that this server has used a data folder, so that an older one refuses it; of one
-    that has data, say so first. Raises NewerFormat, OSError.
+    that has data and is not `is_new`, made by this server, say so first. Raises NewerFormat,
+    OSError.
     """
     before = check_format(data_dir)
     if before == FORMAT:
         return
-    if before or _has_logs(data_dir):
+    if not is_new and (before or _has_logs(data_dir)):
         log.warning(
             "format_raised",
             folder=str(data_dir),

@@ -136,7 +136,7 @@ class _FolderTarget:
         return size, checksum
 
     def finish(self, manifest: bytes) -> None:
-        mark_format(self._root)
+        mark_format(self._root, is_new=True)
         _write(self._root / MANIFEST, manifest)
         sync_folder(self._root)
 
