@@ -260,6 +260,8 @@ def test_beside_a_transcript_stand_notes_anchors_and_contexts(
     stage: Stage, window: Browsing
 ) -> None:
     it = stage.conversation("Panel", "My cat is called Ada")
+    filler = [make(f"word {n}") for n in range(12) for make in (Message.user, Message.assistant)]
+    stage.client.conversations.append_turn(it, filler)  # more lines than are shown at once
     stage.client.recall.set_anchor("cat.name", "Ada", source=(it, 2))
     stage.client.conversations.record_abbreviation(it, "The cat is Ada.")
     page = window.tab(f"/c/{it}?details=1", wait=".details")
@@ -269,8 +271,9 @@ def test_beside_a_transcript_stand_notes_anchors_and_contexts(
     page.keyboard.press("Enter")
     page.wait_for_selector(".tier >> text=My cat is called Ada")
     page.click("text=As text")
-    rendered = page.wait_for_selector(".details pre >> text=<context").inner_text()
-    assert "My cat is called Ada" in rendered
+    page.wait_for_selector(".details pre >> text=<context")
+    page.click(".details pre:has-text('<context') >> xpath=../.. >> text=Show all")
+    wait(page, "document.querySelector('.details pre').textContent.includes('My cat is called Ada')")
     page.click(".details-close")
     page.wait_for_selector(".details", state="detached")
     page.close()
