@@ -35,6 +35,7 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
         sequence=np.tile(np.arange(2.0, 6.0), conversations),
         time=np.repeat(begin, 4) + np.tile(np.arange(4.0), conversations),
         role=np.tile([USER, ASSISTANT], 2 * conversations).astype(float),
+        sender=np.tile([USER, ASSISTANT], 2 * conversations).astype(float),
         named=random.integers(0, 2, count).astype(float),
     )
     above = ConversationLegs(
@@ -72,7 +73,7 @@ def shuffled(legs: Legs, messages: list[int], conversations: list[int]) -> Legs:
 
 
 BY_MEANING = (
-    "vector", "vector_before", "role", "named",
+    "vector", "vector_before", "role", "sender", "named",
 )  # fmt: skip
 """Values of a message that the model alone gives."""
 _COSINES = ("vector", "abbreviation")

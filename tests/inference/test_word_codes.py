@@ -9,6 +9,7 @@ import pytest
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import message_id
 from recollect_server.inference.embedder import _CUT_PIECES, _CUT_TEXTS, Embedder
+from recollect_server.inference.questions import marked, written
 from recollect_server.inference.weights import (
     E5,
     MODEL,
@@ -23,6 +24,7 @@ from recollect_server.services.recall.meaning import AskedWords
 from recollect_server.services.recall.word_matches import (
     LOWER,
     NEIGHBOUR,
+    Talk,
     nearness,
     piece_cosines,
     weights,
@@ -31,6 +33,8 @@ from recollect_server.services.recall.word_matches import (
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.search import Messages
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
+
+from tests.fusion.conftest import made
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +97,12 @@ def test_messages_of_other_languages_count_as_across_by_their_share(
         store.add(numbers[model.identity], [place], {})
     zeros = np.zeros(4, np.int64)
     messages = Messages(message_id(1, 2) + np.arange(4), *[zeros] * 5)
+    legs, _ = made(1)
     models = [
         AskedWords(asked(it, "When is the dentist there?"), store, number, it, it is embedder)
         for it, number in zip((embedder, second), numbers.values(), strict=True)
     ]
-    matches = word_matches(models, {}, messages, zeros, [Outline(1, "a", 0, 4)], np.ones(4))
+    matches = word_matches(models, {}, messages, legs, [Outline(1, "a", 0, 4)], np.ones(4))
     store.close()
     assert matches is not None
     assert matches.near.argmax() == 3
@@ -149,20 +154,74 @@ def test_what_is_about_something_else_is_as_near_by_either_model(
     }
     near: dict[Embedder, float] = {}
     for model, own in texts.items():
-        bodies = [codes(model, it).tobytes() for it in own]
+        bodies = [(codes(model, it).tobytes(), b"") for it in own]
+        apart = Talk(9 * np.arange(4), np.zeros(4), 0.0)
         questions = [
             asked(model, it)
             for it in ("How much does the new laptop cost?", "Where did I leave my keys?")
         ]
         near[model] = float(
             np.mean(
-                [
-                    nearness(piece_cosines(it, bodies), weights(it, {}), 9 * np.arange(4))[0]
-                    for it in questions
-                ]
+                [nearness(piece_cosines(it, bodies), weights(it, {}), apart)[0] for it in questions]
             )
         )
     assert near[second] + LOWER == pytest.approx(near[embedder], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("question", "asking", "reply", "other"),
+    [
+        (
+            "Where did Anna meet her husband?",
+            "Where did you meet your husband, Anna?",
+            "On a boat, of all things.",
+            "We painted the fence.",
+        ),
+        (
+            "Which instrument does Tom play?",
+            "Do you play an instrument, Tom? Which one?",
+            "The cello, since I was six.",
+            "It rains again.",
+        ),
+    ],
+)
+def test_what_was_asked_belongs_to_the_reply(
+    embedder: Embedder, question: str, asking: str, reply: str, other: str
+) -> None:
+    def near(senders: list[float], agents: float) -> list[float]:
+        bodies = []
+        for it in (other, asking, reply, other):
+            of = codes(embedder, it).tobytes()
+            bodies.append((of, written(embedder.asking(it, 0, of))))
+        words = asked(embedder, question)
+        talk = Talk(np.arange(4), np.array(senders), agents)
+        near, _ = nearness(piece_cosines(words, bodies), weights(words, {}), talk)
+        return [float(it) for it in near]
+
+    between_two, alone, to_agent = (
+        near([1, 2, 1, 2], 0),
+        near([2, 2, 2, 2], 0),
+        near([1, 2, 1, 2], 1),
+    )
+    assert between_two.index(max(between_two)) == 2
+    assert alone[2] < between_two[2]
+    assert to_agent.index(max(to_agent)) == 1
+
+
+def test_only_the_pieces_of_sentences_that_ask_are_marked(
+    embedder: Embedder, second: Embedder
+) -> None:
+    for model, text, first, expected in (
+        (embedder, "Anna: It was late. Did you sleep?", 6, "did you sleep ?"),
+        (embedder, "Did you sleep? I did not.", 0, "did you sleep ?"),
+        (second, "今天很冷。你冷吗", 0, "你冷吗"),
+        (embedder, "No questions here.", 0, ""),
+    ):
+        of = codes(model, text).tobytes()
+        marks = marked(written(model.asking(text, first, of)), len(of) // WIDTH)
+        pieces = model.word_spans(text, np.flatnonzero(marks).tolist())
+        met = " ".join(text[slice(*it)].lower() for it in sorted(pieces))
+        assert met == expected.removesuffix(" ?"), text
 
 
 def test_a_code_tells_its_own_piece_from_others(embedder: Embedder) -> None:
@@ -208,14 +267,15 @@ def test_a_message_is_as_near_as_its_best_passage_or_what_is_said_beside_it(
         f"Nora left. {filler} A physician came. {filler}",
         "",
     ]
-    made = [codes(embedder, it).tobytes() if it else b"" for it in texts]
-    compared = piece_cosines(question, made)
-    apart, even = nearness(compared, each, np.array([2, 4, 6, 8, 10]))
+    bodies = [(codes(embedder, it).tobytes() if it else b"", b"") for it in texts]
+    compared = piece_cosines(question, bodies)
+    senders = np.zeros(5)
+    apart, even = nearness(compared, each, Talk(np.array([2, 4, 6, 8, 10]), senders, 0.0))
     assert apart[0] > apart[2] > apart[3] > apart[1]
     assert np.isnan(apart[4])
     assert (even[:4] <= apart[:4]).all()
     assert np.isnan(even[4])
-    beside, _ = nearness(compared, each, np.array([2, 3, 6, 8, 10]))
+    beside, _ = nearness(compared, each, Talk(np.array([2, 3, 6, 8, 10]), senders, 0.0))
     assert beside[0] == apart[0]
     assert beside[0] > beside[1] >= NEIGHBOUR * apart[0] - 1e-6
     assert (beside[2:4] == apart[2:4]).all()

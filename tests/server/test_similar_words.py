@@ -244,22 +244,24 @@ def test_what_goes_takes_the_codes_of_its_words_along(
     service: Service, server: RunningServer, way: str
 ) -> None:
     talk = talk_of_people(service)
-    service.append(talk, user(MEETING))
+    service.append(talk, user(MEETING), user("Who fixed it?"))
     until_embedded(service, server)
 
-    def codes() -> int:
+    def rows(query: str) -> int:
         with closing(sqlite3.connect(server.folder / "vectors.db")) as connection:
-            return int(connection.execute("SELECT count(*) FROM codes").fetchone()[0])
+            return int(connection.execute(query).fetchone()[0])
 
-    assert codes() == len(TALK) + 1
+    until(lambda: rows("SELECT count(*) FROM asked") == 1)
+    assert rows("SELECT count(*) FROM codes") == len(TALK) + 2
     if way == "delete":
         service.delete(talk)
     else:
-        for line in (2, len(TALK) + 1):  # one in each language
+        for line in (2, len(TALK) + 1, len(TALK) + 3):  # in each language, and one that asks
             service.conversations.RedactMessage(
                 api.RedactMessageRequest(conversation_id=talk, sequence=line)
             )
-    assert codes() == (0 if way == "delete" else len(TALK) - 1)
+    assert rows("SELECT count(*) FROM codes") == (0 if way == "delete" else len(TALK) - 1)
+    assert rows("SELECT count(*) FROM asked") == 0
 
 
 def test_words_alone_are_compared_with_nothing(start_server: Start, connect: Connect) -> None:
@@ -279,3 +281,17 @@ def test_what_is_said_right_beside_a_message_counts_for_it_too(
     until_embedded(service, server)
     scores = compared(service.search(QUESTION, explain=True))
     assert scores[talk, 3] > scores[talk, 2] > scores[other, 2]
+
+
+def test_what_was_asked_counts_for_the_reply(service: Service, server: RunningServer) -> None:
+    talk = service.create().id
+    asking, reply = "Where did you meet your husband, Anna?", "On a boat, of all things."
+    service.append(talk, user("We painted the fence.", sender="Anna"), user(asking, sender="Ben"))
+    service.append(talk, user(reply, sender="Anna"), user("It rains again.", sender="Ben"))
+    until_embedded(service, server)
+
+    def scores() -> dict[tuple[str, int], float]:
+        return compared(service.search("Where did Anna meet her husband?", explain=True))
+
+    until(lambda: scores()[talk, 4] > scores()[talk, 3])
+    assert scores()[talk, 4] > scores()[talk, 2]

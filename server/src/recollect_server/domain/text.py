@@ -271,6 +271,14 @@ def single_words(run: str) -> list[str]:
     return [piece for piece in _NO_CONTENT.split(run) if len(piece) == 1 and len(run) > 2]
 
 
+CLOSING = "\"'”’»)]」』）"
+"""Quotation marks and brackets that close behind the mark which ends a sentence."""
+_QUESTION_MARKS = ("?", "？", "؟")
+# Particles that end a question without a mark: of Chinese, and of polite Japanese and Korean.
+_PARTICLES = ("吗", "嗎", "ですか", "ますか", "ませんか", "습니까", "나요", "까요")
+_MAY_ASK = re.compile("|".join(map(re.escape, _QUESTION_MARKS + _PARTICLES)))
+
+
 def sentence_ends(text: str) -> list[int]:
     """Return the positions at which the sentences of a text end.
 
@@ -278,6 +286,17 @@ def sentence_ends(text: str) -> list[int]:
     does an ellipsis before a small letter.
     """
     return [match.end() for match in SENTENCE_END.finditer(text) if not _continues(text, match)]
+
+
+def may_ask(text: str) -> bool:
+    """Return whether a text has what ends a question somewhere."""
+    return _MAY_ASK.search(text) is not None
+
+
+def is_question(sentence: str) -> bool:
+    """Return whether a sentence ends with a question mark, or a particle that stands for it."""
+    end = sentence.rstrip(f"{CLOSING}!！ \n")
+    return end.endswith(_QUESTION_MARKS) or end.rstrip("。.").endswith(_PARTICLES)
 
 
 def sentences(text: str) -> list[str]:

@@ -24,10 +24,9 @@ from math import log, sqrt
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import clipped
-from recollect_server.domain.text import one_line, sentences
+from recollect_server.domain.text import is_question, one_line, sentences
 from recollect_server.inference.sentences import (
     Sentence,
-    is_question,
     names_in,
     sentences_of,
     spoken,

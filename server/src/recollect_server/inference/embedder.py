@@ -27,6 +27,7 @@ from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.profile import StatementSpan
 from recollect_server.inference.own_words import MOST_TEXT
+from recollect_server.inference.questions import asking_ranges
 from recollect_server.inference.statement_classes import (
     SentenceFeatures,
     StatementClassifier,
@@ -364,12 +365,25 @@ class Embedder:
         their features, by the codes of its word pieces. Raises CannotEmbed.
         """
         assert self.word_codes is not None  # it has codes
-        offsets = _encoding(self._loaded(), text[: first + MOST_TEXT]).offsets
-        most = PIECE if len(codes) // WIDTH <= PIECE else PIECE // 2
-        pieces = np.frombuffer(codes, np.uint8).reshape(-1, WIDTH)[:most]
+        offsets = self._places(text, first, codes)
+        pieces = np.frombuffer(codes, np.uint8).reshape(-1, WIDTH)[: len(offsets)]
         directions = self.word_codes.values(pieces)
         is_mail = "@" in text[:first]  # the name of the sender
-        return sentences_of(text, first, directions, offsets[:most], is_mail=is_mail)
+        return sentences_of(text, first, directions, offsets, is_mail=is_mail)
+
+    def asking(self, text: str, first: int, codes: bytes) -> list[tuple[int, int]]:
+        """Return the ranges of the word pieces of a text that ask (`asking_ranges`), as far as
+        `statements` reads it. Raises CannotEmbed.
+        """
+        return asking_ranges(text[: first + MOST_TEXT], first, self._places(text, first, codes))
+
+    def _places(self, text: str, first: int, codes: bytes) -> list[tuple[int, int]]:
+        """Return where the word pieces of the beginning of a text stand that these codes are of."""
+        offsets: list[tuple[int, int]] = _encoding(
+            self._loaded(), text[: first + MOST_TEXT]
+        ).offsets
+        count = len(codes) // WIDTH
+        return offsets[: count if count <= PIECE else PIECE // 2]
 
     def is_talk(self, message: str) -> bool:
         """Return whether a short message is small talk (`StatementClassifier.is_talk`). Raises

@@ -23,6 +23,7 @@ from recollect_server.domain.notes import (
     title_of,
 )
 from recollect_server.domain.prose import prose_of
+from recollect_server.domain.text import is_question
 from recollect_server.domain.topics import fitting
 from recollect_server.inference.condensing import condensed
 from recollect_server.inference.nouns import nouns_of
@@ -30,7 +31,6 @@ from recollect_server.inference.phrases import CHATTER_QUESTION
 from recollect_server.inference.sentences import (
     Sentence,
     ended,
-    is_question,
     says_little,
     sentences_of,
     split,

@@ -11,13 +11,12 @@ from recollect_server.domain.languages import says_little as is_small_talk
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import spelt_words
 from recollect_server.domain.prose import prose_of
-from recollect_server.domain.text import UNSPACED_RUN, pairs
+from recollect_server.domain.text import CLOSING, UNSPACED_RUN, is_question, pairs
 from recollect_server.domain.topics import said_anywhere
 from recollect_server.inference.phrases import LEANING, NEGATION, PLEASANTRIES
 
 _MAX_SENTENCE = 320  # characters: a longer one is cut
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔", "।", "｡")
-_CLOSING = "\"'”’»)]」』）"
 _STEM = 5  # characters that forms of one word have in common
 _IDEOGRAPHIC = re.compile("[\u3005-\u30ff\u3400-\u9fff]")  # Korean has full stops of Latin script
 _PAUSE = re.compile("[,;:] | [–—] |[，、；]")
@@ -46,17 +45,9 @@ class Sentence:
     """True if the user takes back or refuses in it what was said just before."""
 
 
-def is_question(text: str) -> bool:
-    """Return whether a sentence ends with a question mark or is a question of polite Japanese."""
-    end = text.rstrip(_CLOSING)
-    return end.endswith(("?", "？", "؟")) or end.rstrip("。").endswith(
-        ("ですか", "ますか", "ませんか")
-    )
-
-
 def ended(text: str) -> str:
     """Return a sentence with a mark at its end."""
-    if text.rstrip(_CLOSING).endswith(_ENDS):
+    if text.rstrip(CLOSING).endswith(_ENDS):
         return text
     return text.rstrip(" ,;:-–—") + ("。" if _IDEOGRAPHIC.search(text[-3:]) else ".")
 
@@ -96,7 +87,7 @@ def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
                 or len(words) > 1
                 or (words and is_users and not before.isdisjoint(stemmed(words)))
             ):
-                end = text.rstrip(_CLOSING)
+                end = text.rstrip(CLOSING)
                 whole = text[0] != "[" and (
                     end.endswith(_ENDS) or (is_users and not text.endswith((":", "：", ",")))
                 )

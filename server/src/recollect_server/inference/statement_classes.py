@@ -25,7 +25,7 @@ from recollect_server.inference.word_codes import QuestionPieces, WordCodes
 _ASKING, _CALLING = ("?", "？", "؟"), ("!", "！")
 _QUOTED = re.compile('["“”«»„「」]')
 _CODED = re.compile(r"[{}\[\]<>=_/\\|]")
-_FORM = "/2"  # of what is read of a message: of another one all are read again
+_FORM = "/3"  # of what is read of a message: of another one all are read again
 LEAST = 0.45
 """Probability that a sentence is of a class, from which on it is kept."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from recollect_server.domain.languages import STOP_WORDS, stop_words
 from recollect_server.domain.message import Role
 from recollect_server.domain.notes import MAX_TITLE_WORDS, title_of
-from recollect_server.domain.text import UNSPACED_RUN
+from recollect_server.domain.text import UNSPACED_RUN, is_question
 from recollect_server.inference.phrases import (
     CHATTER_QUESTION,
     LEANING,
@@ -16,7 +16,7 @@ from recollect_server.inference.phrases import (
     OPENING,
     TAIL,
 )
-from recollect_server.inference.sentences import Sentence, is_question, says_little, topical
+from recollect_server.inference.sentences import Sentence, says_little, topical
 
 _MAX_CHARACTERS, _MAX_UNSPACED = 64, 24
 _REQUEST = 1.35  # how much more a request is worth than a statement

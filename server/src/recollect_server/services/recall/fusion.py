@@ -198,7 +198,7 @@ def of_matches(messages: MessageLegs, matches: Matches, unsaid: float = 0.0) -> 
     Across languages, what nobody said in the question's words (`unsaid`) is left to nearness, as it
     is to the vectors.
     """
-    longer = min(_lengths(messages.tokens, messages.role == ASSISTANT)[1] / _MUCH_LONGER, 1.0)
+    longer = agents_share(messages)
     best = matches.lacking | ~np.isnan(matches.near)
     rows = [matches.near, np.log(messages.tokens + 5), messages.vector, np.sqrt(messages.keyword)]
     near, length, vector, words = z(np.where(best, np.array(rows), np.nan))
@@ -282,6 +282,13 @@ def _lengths(tokens: Array, agent: NDArray[np.bool_]) -> tuple[Array, float]:
     length = np.log((tokens + 5) / np.where(agent, agent_median, people_median))
     longer = min(max(float(np.log(agent_median / people_median)), 0.0), 2.0) if mixed else 0.0
     return np.clip(length, -2, 2), longer
+
+
+def agents_share(messages: MessageLegs) -> float:
+    """Return how much an agent answers at length: 0 where people talk, 1 beside an agent that
+    speaks much longer than they.
+    """
+    return min(_lengths(messages.tokens, messages.role == ASSISTANT)[1] / _MUCH_LONGER, 1.0)
 
 
 def _expected(columns: Array, keyword: Array) -> Array:

@@ -103,7 +103,7 @@ class MissingCodes:
                     break
         made = self._writer.codes(plan, embedder, [*texts.values()]) if texts else {}
         plan.store.add_codes({number: made[text.hash] for number, text in texts.items()})
-        users = {n: (it, made[it.hash]) for n, it in texts.items() if it.marks & 3 == USER}
-        self._statements.add(plan, embedder, users)
+        read = {n: (it, made[it.hash], it.marks & 3 == USER) for n, it in texts.items()}
+        self._statements.add(plan, embedder, read)
         looked.below = missing[-1].text
         return True

@@ -178,9 +178,9 @@ def _rank(
     def match(scores: Array) -> Matches | None:
         nonlocal matches
         if words:
-            owners, rarities = evidence.of_messages.conversation, proposals.terms.rarities
+            rarities, legs = proposals.terms.rarities, evidence.of_messages
             matches = word_matches(
-                words, rarities, messages, owners, evidence.conversations, scores, dated
+                words, rarities, messages, legs, evidence.conversations, scores, dated
             )
             deadline.check()
         return matches

@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.embedding import DIMENSIONS, name_hash, names, roles
+from recollect_server.domain.embedding import DIMENSIONS, name_hash, names, roles, senders
 from recollect_server.services.recall.dates import Mention
 from recollect_server.services.recall.meaning import Scans
 from recollect_server.storage.index.conversations import Outline
@@ -63,6 +63,8 @@ class MessageLegs:
     """Time of the message, in milliseconds."""
     role: Array
     """Role: `domain.embedding.USER` and the others."""
+    sender: Array
+    """A number for its sender (`domain.embedding.senders`)."""
     named: Array
     """1 if the question has its sender's first name, else 0."""
 
@@ -158,6 +160,7 @@ def message_legs(
         sequence=messages.sequences.astype(np.float64),
         time=messages.times.astype(np.float64),
         role=np.where(own < 0, np.nan, roles(own)),
+        sender=np.where(own < 0, np.nan, senders(own)),
         named=np.where(own < 0, np.nan, _named(own, query)),
     )
 

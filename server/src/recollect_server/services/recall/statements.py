@@ -1,19 +1,25 @@
-"""Statements of users in the texts that were embedded: which sentences say something lasting of
-their writer.
+"""Sentences of the texts that were embedded: which of a user's say something lasting of their
+writer, and which ask.
 
 They are worked out behind the embedding, from the codes of word pieces, and kept beside these as
 places in the text: no words. A text that is gone takes them with it.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import orjson
 
 from recollect_server.domain.profile import StatementKind, StatementSpan
+from recollect_server.domain.text import may_ask
 from recollect_server.inference.embedder import Embedder
+from recollect_server.inference.questions import written as written_ranges
 from recollect_server.services.recall.embedding_plan import Plan
 from recollect_server.services.recall.embedding_texts import Text, TextReader
 from recollect_server.storage.vectors.store import VectorStore
 
 _AT_ONCE = 128  # texts of a turn
+NO_FACTS: Mapping[str, str] = MappingProxyType({})
 _THROUGH, _FORM = "statements through", "statements"
 """Facts in the file of vectors, for each model: the number of the last text that was looked at, and
 the classifier that did.
@@ -38,7 +44,7 @@ class StatementFinder:
             store, form = plan.store, embedder.statements_identity
             if store.fact(f"{_FORM} {model}") != form:
                 store.drop_statements(model)
-                store.add_statements({}, {f"{_FORM} {model}": form, f"{_THROUGH} {model}": "0"})
+                store.add_statements({}, {}, {f"{_FORM} {model}": form, f"{_THROUGH} {model}": "0"})
             self._through[model] = int(store.fact(f"{_THROUGH} {model}") or 0)
 
     def find_some(self, plan: Plan) -> bool:
@@ -54,29 +60,35 @@ class StatementFinder:
         if newest <= through or not embedder.statements_identity:
             return False
         coded = store.coded(model, through, _AT_ONCE)
-        statements: dict[int, bytes] = {}
+        made: dict[int, tuple[Text, bytes, bool]] = {}
         for it in coded:
             text = self._texts.at(plan.index, *it.place)
             if text is not None and text.hash == it.hash:
-                statements |= self.of(embedder, it.text, text, it.codes)
+                made[it.text] = text, it.codes, it.is_users
         through = coded[-1].text if len(coded) == _AT_ONCE else newest
-        store.add_statements(statements, {f"{_THROUGH} {model}": str(through)})
+        self.add(plan, embedder, made, {f"{_THROUGH} {model}": str(through)})
         self._through[model] = through
         return len(coded) == _AT_ONCE
 
-    def add(self, plan: Plan, embedder: Embedder, made: dict[int, tuple[Text, bytes]]) -> None:
-        """Find the statements of texts that have their codes later than others, by number."""
-        statements: dict[int, bytes] = {}
-        for number, (text, codes) in made.items():
-            statements |= self.of(embedder, number, text, codes)
-        plan.store.add_statements(statements, {})
-
     @staticmethod
-    def of(embedder: Embedder, number: int, text: Text, codes: bytes) -> dict[int, bytes]:
-        """Return the statements of a text, by its number; none of one without any."""
-        first = len(text.text) - len(text.content)  # behind the name of the sender
-        statements = embedder.statements(text.text, first, codes)
-        return {number: written(statements, first)} if statements else {}
+    def add(
+        plan: Plan,
+        embedder: Embedder,
+        made: Mapping[int, tuple[Text, bytes, bool]],
+        facts: Mapping[str, str] = NO_FACTS,
+    ) -> None:
+        """Look at texts with the codes of their pieces, by number, each with whether it is a
+        user's, and note facts.
+        """
+        statements: dict[int, bytes] = {}
+        asking: dict[int, bytes] = {}
+        for number, (text, codes, is_users) in made.items():
+            first = len(text.text) - len(text.content)  # behind the name of the sender
+            if is_users and (own := embedder.statements(text.text, first, codes)):
+                statements[number] = written(own, first)
+            if may_ask(text.content) and (ranges := embedder.asking(text.text, first, codes)):
+                asking[number] = written_ranges(ranges)
+        plan.store.add_statements(statements, asking, facts)
 
 
 def written(statements: list[StatementSpan], first: int) -> bytes:

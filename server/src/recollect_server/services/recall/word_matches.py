@@ -8,6 +8,10 @@ compared with each of the message, by the codes that the model's run left of the
 rarity of its word. What the messages right before and behind it say counts somewhat less than its
 own words. Of a long message its best passage counts: all of it has a piece near to anything.
 
+What is asked belongs to the reply: in a chat the words of a question stand in the message that
+asks, and the answer in the next one. So they count half for the former, and wholly for the latter.
+Beside an agent that answers at length both fade: there the question is what is looked for.
+
 This reads codes, so only the best messages are compared (`docs/decisions/late-interaction.md`).
 """
 
@@ -22,10 +26,12 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.languages import STOP_WORDS
 from recollect_server.inference.embedder import CannotEmbed
+from recollect_server.inference.questions import marked
 from recollect_server.inference.word_codes import WIDTH, QuestionPieces
 from recollect_server.services.recall.candidates import best_first
+from recollect_server.services.recall.fusion import agents_share
 from recollect_server.services.recall.meaning import AskedWords
-from recollect_server.services.recall.retrievers import Array, Matches
+from recollect_server.services.recall.retrievers import Array, Matches, MessageLegs
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.search import Messages
 from recollect_server.storage.ranking import among, union
@@ -37,6 +43,10 @@ LEAST_KNOWN = 0.5
 """Share of these whose codes are known, below which none is compared."""
 NEIGHBOUR = 0.7
 """Factor of a piece that stands in the message right before or behind."""
+ASKED, ASKED_BEFORE = 0.5, 1.0
+"""Factors, where people talk, of a piece in a sentence that asks: for its own message, and for the
+next one, by somebody else.
+"""
 PASSAGE, STEP = 32, 16
 """Word pieces of a passage, and of which the next one begins behind it."""
 MET = 0.5
@@ -59,25 +69,39 @@ class PieceCosines(NamedTuple):
     """Those of all messages, one behind the other: [pieces, pieces of the question]."""
     counts: NDArray[np.int64]
     """Number of pieces of each message."""
+    asking: NDArray[np.bool_]
+    """True of a piece in a sentence that asks: [pieces]."""
+
+
+class Talk(NamedTuple):
+    """Messages that are compared, in order, and how they follow one another."""
+
+    ids: NDArray[np.int64]
+    """Ascending."""
+    senders: Array
+    """A number for the sender of each; nan where it is not known."""
+    agents: float
+    """By how much an agent answers at length (`fusion.agents_share`)."""
 
 
 def word_matches(
     models: Sequence[AskedWords],
     rarities: Mapping[str, float],
     messages: Messages,
-    owners: NDArray[np.int64],
+    legs: MessageLegs,
     conversations: list[Outline],
     scores: Array,
     dated: AbstractSet[str] = frozenset(),
 ) -> Matches | None:
     """Return how near the best candidates come to the words of the question, each by the first
-    model that has read both; None where nothing is compared. `owners` are the indices of their
-    conversations, `scores` say which look best. Words of dates (`dated`, in small letters) count
-    nothing: when a message was said is asked of its time, and hardly any says the date.
+    model that has read both; None where nothing is compared. `legs` are those of the messages,
+    `scores` say which look best. Words of dates (`dated`, in small letters) count nothing: when a
+    message was said is asked of its time, and hardly any says the date.
     """
     models = [it for it in models if it.question.words]
     if not models or not len(messages):
         return None
+    owners = legs.conversation
     ranked = best_first(np.round(scores, _DIGITS), messages, owners, conversations)
     best = np.sort(ranked[:COMPARED])
     of_best = messages.ids[best]
@@ -88,16 +112,13 @@ def word_matches(
             owners[beside].tolist(), messages.sequences[beside].tolist(), strict=True
         )
     ]
+    talk = Talk(messages.ids[beside], legs.sender[beside], agents_share(legs))
     near, even = np.full((2, len(beside)), np.nan)
     is_best = among(beside, best)
     for words in models:
         if not np.isnan(near[is_best]).any():
             break
-        of_model = nearness(
-            compare(words, names),
-            weights(words.question, rarities, dated),
-            messages.ids[beside],
-        )
+        of_model = nearness(compare(words, names), weights(words.question, rarities, dated), talk)
         if words.is_main:
             near, even = of_model
         else:
@@ -125,10 +146,10 @@ def compare(words: AskedWords, names: Sequence[tuple[str, int]]) -> PieceCosines
     lines: defaultdict[str, list[int]] = defaultdict(list)
     for conversation, line in names:
         lines[conversation].append(line)
-    codes: dict[tuple[str, int], bytes] = {}
+    codes: dict[tuple[str, int], tuple[bytes, bytes]] = {}
     with suppress(VectorsUnavailable):
         codes = words.store.codes_of(words.model, lines)
-    compared = piece_cosines(words.question, [codes.get(it, b"") for it in names])
+    compared = piece_cosines(words.question, [codes.get(it, (b"", b"")) for it in names])
     ends = np.cumsum(compared.counts).tolist()
     words.cosines.update(
         (name, compared.cosines[start:end])
@@ -137,11 +158,21 @@ def compare(words: AskedWords, names: Sequence[tuple[str, int]]) -> PieceCosines
     return compared
 
 
-def piece_cosines(question: QuestionPieces, codes: Sequence[bytes]) -> PieceCosines:
-    """Compare the codes of messages with a question."""
-    counts = np.array([len(it) // WIDTH for it in codes], np.int64)
-    pieces = np.frombuffer(b"".join(codes), np.uint8).reshape(-1, WIDTH)
-    return PieceCosines(question.cosines(pieces), counts)
+def piece_cosines(
+    question: QuestionPieces, messages: Sequence[tuple[bytes, bytes]]
+) -> PieceCosines:
+    """Compare messages with a question: each by its codes, and which of its pieces ask
+    (`VectorStore.codes_of`).
+    """
+    counts = np.array([len(codes) // WIDTH for codes, _ in messages], np.int64)
+    pieces = np.frombuffer(b"".join(codes for codes, _ in messages), np.uint8)
+    asking = np.zeros(len(pieces) // WIDTH, np.bool_)
+    for first, count, (_, of) in zip(
+        (np.cumsum(counts) - counts).tolist(), counts.tolist(), messages, strict=True
+    ):
+        if of:
+            asking[first : first + count] = marked(of, count)
+    return PieceCosines(question.cosines(pieces.reshape(-1, WIDTH)), counts, asking)
 
 
 def met_words(
@@ -175,23 +206,32 @@ def weights(
     return np.asarray(each / each.sum())
 
 
-def nearness(
-    compared: PieceCosines, piece_weights: Array, ids: NDArray[np.int64]
-) -> tuple[Array, Array]:
+def nearness(compared: PieceCosines, piece_weights: Array, talk: Talk) -> tuple[Array, Array]:
     """Return for each message the weighted mean of the highest cosines, in its best passage or in
-    the messages right before and behind it, and how even these are (`Matches`). `ids` ascend.
+    the messages right before and behind it, and how even these are (`Matches`).
     """
-    of, passages = _passages(compared)  # ascending indices of their messages
-    best = np.full((len(ids), len(piece_weights)), _NOTHING)
-    first = np.flatnonzero(np.diff(of, prepend=-1))
-    if len(of):
-        best[of[first]] = np.maximum.reduceat(passages, first)
-    beside = np.full_like(best, -1.0)
+    ids, agents = talk.ids, talk.agents
+    cosines, asking = compared.cosines, compared.asking[:, None]
     follows = np.flatnonzero(ids[1:] == ids[:-1] + 1)
-    beside[follows + 1] = best[follows]
-    beside[follows] = np.maximum(beside[follows], best[follows + 1])
-    highest = np.maximum(passages, NEIGHBOUR * beside[of])
+    whole = _highest(cosines, compared.counts)
+    beside = np.full_like(whole, -1.0)
+    beside[follows + 1] = whole[follows]
+    beside[follows] = np.maximum(beside[follows], whole[follows + 1])
+    beside *= NEIGHBOUR
+    if asking.any():
+        senders = talk.senders
+        replies = follows[senders[follows] != senders[follows + 1]] + 1
+        earlier = _highest(np.where(asking, cosines, _NOTHING), compared.counts)[replies - 1]
+        earlier *= ASKED_BEFORE + (NEIGHBOUR - ASKED_BEFORE) * agents
+        beside[replies] = np.maximum(beside[replies], earlier)
+    of, passages = _passages(cosines, compared.counts)  # ascending indices of their messages
+    highest = np.maximum(passages, beside[of])
     means = highest @ piece_weights
+    if asking.any():  # for the rank alone: `even` tells whether this or its reply answers at all
+        _, own = _passages(
+            np.where(asking, (ASKED + (1 - ASKED) * agents) * cosines, cosines), compared.counts
+        )
+        means = np.maximum(own, beside[of]) @ piece_weights
     evens = -np.log(np.exp(-_EVENLY * highest) @ piece_weights) / _EVENLY
     near, even = np.full((2, len(ids)), np.nan)
     order = np.lexsort((-np.arange(len(of)), means))  # what is assigned last stays: the best
@@ -199,11 +239,21 @@ def nearness(
     return np.round(near, _DIGITS), np.round(even, _DIGITS)
 
 
-def _passages(compared: PieceCosines) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _highest(cosines: NDArray[np.floating], counts: NDArray[np.int64]) -> Array:
+    """Return the highest cosines of each message: [messages, pieces of the question]."""
+    highest = np.full((len(counts), cosines.shape[1]), _NOTHING)
+    some = np.flatnonzero(counts)
+    if len(some):
+        highest[some] = np.maximum.reduceat(cosines, (np.cumsum(counts) - counts)[some])
+    return highest
+
+
+def _passages(
+    cosines: NDArray[np.floating], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
     """Return the highest cosines in each passage of the messages, [passages, pieces of the
     question], and the index of the message of each.
     """
-    cosines, counts = compared
     behind_first = np.maximum(-(-(counts - PASSAGE) // STEP), 0)
     of = np.repeat(np.arange(len(counts)), np.where(counts > 0, behind_first + 1, 0))
     if not len(of):

@@ -55,6 +55,14 @@ _STATEMENTS = """
     END;
 """
 
+_ASKED = """
+    -- Which word pieces of texts ask (`inference.questions`): only of texts that do.
+    CREATE TABLE IF NOT EXISTS asked(text INTEGER PRIMARY KEY, pieces BLOB NOT NULL);
+    CREATE TRIGGER IF NOT EXISTS asked_go_with_texts AFTER DELETE ON texts BEGIN
+        DELETE FROM asked WHERE text = old.text;
+    END;
+"""
+
 
 class VectorsUnavailable(Exception):
     """The file cannot be used; the text says why."""
@@ -126,6 +134,7 @@ def _prepare(connection: apsw.Connection, path: Path, extension: str) -> None:
     with connection:  # its trigger needs the tables
         connection.execute(_CODES)
         connection.execute(_STATEMENTS)
+        connection.execute(_ASKED)
 
 
 def remove_files(folder: Path) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from recollect_server.domain.embedding import DIMENSIONS, USER
+from recollect_server.domain.embedding import ASKS, DIMENSIONS, USER
 from recollect_server.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
@@ -79,11 +79,12 @@ class Uncoded:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A text of a user whose word pieces have codes."""
+    """A text of a user, or one that may ask, whose word pieces have codes."""
 
     text: int
     hash: bytes
     codes: bytes
+    is_users: bool
     place: tuple[str, int]
     """A conversation and a line that have it."""
 
@@ -337,22 +338,24 @@ class VectorStore:
 
     def codes_of(
         self, model: int, places: Mapping[str, Sequence[int]]
-    ) -> dict[tuple[str, int], bytes]:
+    ) -> dict[tuple[str, int], tuple[bytes, bytes]]:
         """Return the codes of the texts that stand in some lines of conversations, by conversation
-        and line; not those that are not known.
+        and line, and which of their pieces ask, as `add_statements` took it; not those that are not
+        known.
         """
-        codes: dict[tuple[str, int], bytes] = {}
+        codes: dict[tuple[str, int], tuple[bytes, bytes]] = {}
         with self._to_read() as connection:
             query = "SELECT id, key FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
             names = orjson.dumps([*places]).decode()
             keys = {int(key): str(name) for name, key in connection.execute(query, (names,))}
             chosen = [message_id(key, line) for key, name in keys.items() for line in places[name]]
             query = (
-                "SELECT p.place, c.codes FROM json_each(?) it CROSS JOIN places p"
-                " ON p.model = ? AND p.place = it.value CROSS JOIN codes c USING (text)"
+                "SELECT p.place, c.codes, coalesce(a.pieces, x'') FROM json_each(?) it"
+                " CROSS JOIN places p ON p.model = ? AND p.place = it.value"
+                " CROSS JOIN codes c USING (text) LEFT JOIN asked a USING (text)"
             )
-            for place, of in connection.execute(query, (orjson.dumps(chosen).decode(), model)):
-                codes[keys[number_of(place)], sequence_of(place)] = of
+            for place, *of in connection.execute(query, (orjson.dumps(chosen).decode(), model)):
+                codes[keys[number_of(place)], sequence_of(place)] = of[0], of[1]
         return codes
 
     def newest_text(self) -> int:
@@ -405,15 +408,18 @@ class VectorStore:
     # Statements -----------------------------------------------------------------------------------
 
     def coded(self, model: int, through: int, most: int) -> list[Coded]:
-        """Return texts of users that have codes, with numbers above one, in order."""
+        """Return texts of users, and those that may ask, that have codes, with numbers above one,
+        in order.
+        """
         query = (
-            "SELECT t.text, t.hash, c.codes, min(p.place) FROM texts t JOIN codes c USING (text)"
-            " JOIN places p USING (text) WHERE +t.model = ? AND t.text > ? AND p.marks & 3 = ?"
-            " AND p.place & ? AND length(c.codes) GROUP BY t.text ORDER BY t.text LIMIT ?"
+            "SELECT t.text, t.hash, c.codes, max(p.marks & 3 = ?3), min(p.place) FROM texts t"
+            " JOIN codes c USING (text) JOIN places p USING (text) WHERE +t.model = ?1"
+            " AND t.text > ?2 AND (p.marks & 3 = ?3 OR p.marks & ?4) AND p.place & ?5"
+            " AND length(c.codes) GROUP BY t.text ORDER BY t.text LIMIT ?6"
         )
         with self._using() as connection:
-            rows: list[tuple[int, bytes, bytes, int]] = connection.execute(
-                query, (model, through, USER, MAX_LINES, most)
+            rows: list[tuple[int, bytes, bytes, int, int]] = connection.execute(
+                query, (model, through, USER, ASKS, MAX_LINES, most)
             ).fetchall()  # type: ignore[assignment]  # the table's types
             query = "SELECT id FROM conversations WHERE key = ?"
             return [
@@ -421,29 +427,41 @@ class VectorStore:
                     text,
                     text_hash,
                     codes,
+                    bool(is_users),
                     (
                         str(connection.execute(query, (number_of(place),)).get),
                         sequence_of(place),
                     ),
                 )
-                for text, text_hash, codes, place in rows
+                for text, text_hash, codes, is_users, place in rows
             ]
 
-    def add_statements(self, statements: Mapping[int, bytes], facts: Mapping[str, str]) -> None:
-        """Keep the statements of texts that are still there, by their numbers, and note facts."""
+    def add_statements(
+        self,
+        statements: Mapping[int, bytes],
+        asking: Mapping[int, bytes],
+        facts: Mapping[str, str],
+    ) -> None:
+        """Keep the statements of texts that are still there, by their numbers, and which of their
+        pieces ask, and note facts.
+        """
         with self._using() as connection:
             self.statements_version += bool(statements)
-            connection.executemany(
-                "INSERT OR REPLACE INTO statements SELECT text, ? FROM texts WHERE text = ?",
-                [(of, text) for text, of in statements.items()],
-            )
+            for table, of_texts in (("statements", statements), ("asked", asking)):
+                connection.executemany(
+                    f"INSERT OR REPLACE INTO {table} SELECT text, ? FROM texts WHERE text = ?",
+                    [(of, text) for text, of in of_texts.items()],
+                )
             connection.executemany("INSERT OR REPLACE INTO facts VALUES(?, ?)", facts.items())
 
     def drop_statements(self, model: int) -> None:
         with self._using() as connection:
             self.statements_version += 1
-            query = "DELETE FROM statements WHERE text IN (SELECT text FROM texts WHERE model = ?)"
-            connection.execute(query, (model,))
+            for table in ("statements", "asked"):
+                query = (
+                    f"DELETE FROM {table} WHERE text IN (SELECT text FROM texts WHERE model = ?)"
+                )
+                connection.execute(query, (model,))
 
     def stated(self) -> list[Stated]:
         """Return where users' texts with statements stand, of the newest first."""
