@@ -13,9 +13,10 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -58,6 +59,13 @@ class Found:
 
     conversations: list[str]
     messages: list[str]
+    replies: Mapping[str, str] = field(default_factory=dict)
+    """The replies that came with messages which ask, by these."""
+
+    @property
+    def moments(self) -> list[list[str]]:
+        """Return each message with its reply."""
+        return [[it, *([self.replies[it]] if it in self.replies else [])] for it in self.messages]
 
 
 class Degrades(Protocol):
@@ -78,6 +86,8 @@ class Tally:
 
     conversations: list[list[float]] = field(default_factory=list)
     messages: list[list[float]] = field(default_factory=list)
+    moments: list[list[float]] = field(default_factory=list)
+    """Those of messages, where a reply that comes with one counts as it does."""
 
     def add(self, question: Question, answer: Found) -> None:
         """Count an answer. What has no gold is left out."""
@@ -85,13 +95,19 @@ class Tally:
             self.conversations.append(figures(answer.conversations, question.gold_conversations))
         if question.gold_messages:
             self.messages.append(figures(answer.messages, question.gold_messages))
+            self.moments.append(figures_of_moments(answer.moments, question.gold_messages))
 
 
 def figures(answer: list[str], gold: list[str]) -> list[float]:
     """Return the share of the gold among the first so many found, and whether there is any, for
     each depth; in percent.
     """
-    hits = [len(set(gold) & set(answer[:depth])) for depth in DEPTHS]
+    return figures_of_moments([[it] for it in answer], gold)
+
+
+def figures_of_moments(answer: list[list[str]], gold: list[str]) -> list[float]:
+    """Return the same of results that each show several messages."""
+    hits = [len(set(gold).intersection(chain.from_iterable(answer[:depth]))) for depth in DEPTHS]
     return [100 * n / len(set(gold)) for n in hits] + [100.0 * (n > 0) for n in hits]
 
 
@@ -184,6 +200,13 @@ class Service:
         return Found(
             [self.conversations[result.conversation_id] for result in answer.results],
             [self.messages[hit.conversation_id, hit.sequence] for hit in answer.hits],
+            {
+                self.messages[hit.conversation_id, hit.sequence]: self.messages[
+                    hit.conversation_id, hit.after.sequence
+                ]
+                for hit in answer.hits
+                if hit.after is not None
+            },
         )
 
     def ask_legs(self, question: Question) -> dict[str, Found]:
@@ -261,9 +284,8 @@ def plain_fts5(plans: list[Plan]) -> Ask:
 
     def ask(question: Question) -> Found:
         end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
-        return Found(
-            *(index.best(question.query, max(DEPTHS), end) for index in (conversations, messages))
-        )
+        query, most = question.query, max(DEPTHS)
+        return Found(conversations.best(query, most, end), messages.best(query, most, end))
 
     return ask
 
@@ -293,6 +315,7 @@ def report(title: str, ours: Tally, plain: Tally) -> None:
     for kind in ("conversations", "messages"):
         for name, tally in (("recollect", ours), ("plain fts5", plain)):
             report_side(title, name, tally, kind)
+    report_side(title, "recollect", ours, "moments")
 
 
 def report_side(title: str, name: str, tally: Tally, kind: str = "") -> None:

@@ -79,8 +79,8 @@ MODULES = {
     "message": "Message",
     "message_parts": "Role Usage ToolCall Attachment Redaction",
     "recall": (
-        "RecentOrder DateRange TurnRange TextRange LegScore DegradedLeg SearchResult SearchHit "
-        "SearchAnswer FetchedContext RecentConversation"
+        "RecentOrder DateRange TurnRange TextRange LegScore DegradedLeg SearchResult "
+        "BesideMessage SearchHit SearchAnswer FetchedContext RecentConversation"
     ),
     "update": (
         "ConversationList ConversationCreated ConversationUpdated ConversationRenamed "

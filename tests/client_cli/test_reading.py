@@ -201,6 +201,25 @@ def test_search_prints_what_it_found_best_first(
     assert not {"\ue000", "\ue001"} & set(shown)
 
 
+def test_messages_that_ask_show_their_reply_and_with_moment_each_what_stands_beside_it(
+    recollect: Any, client: Client
+) -> None:
+    it = client.conversations.create("web").id
+    talk = [
+        Message.user("Hello"),
+        Message.user("Who has the\nbongo?"),
+        Message.assistant("Ann.\nBen."),
+    ]
+    client.conversations.append_turn(it, talk)
+    (hit,) = recollect("search", "--messages", "--limit", "1", "bongo").lines
+    assert (hit["after"]["text"], hit["after"]["role"]) == ("Ann. Ben.", "assistant")
+    shown = recollect.on_terminal("search", "--messages", "--limit", "1", "bongo").out
+    assert "  \x1b[2massistant: Ann. Ben." in shown
+    assert "Hello" not in shown
+    whole = recollect.on_terminal("search", "--messages", "--moment", "--limit", "1", "bongo").out
+    assert whole.index("user: Hello") < whole.index("bongo") < whole.index("assistant: Ann. Ben.")
+
+
 def test_the_dates_of_a_question_are_those_of_the_machine_as_of_options(
     recollect: Any, client: Client
 ) -> None:

@@ -84,6 +84,16 @@ async def test_what_a_search_left_out_is_said(server: Any, talked: Talked) -> No
     assert answer["continuation"].startswith("2 of 3 conversations")
 
 
+async def test_a_message_that_asks_comes_with_its_reply(server: Any, client: Client) -> None:
+    it = client.conversations.create("web").id
+    talk = [Message.user("Who has the bongo?"), Message.user("Ann has it.", sender="Ben")]
+    client.conversations.append_turn(it, talk)
+    async with over_stdio(server.target) as mcp:
+        answer = await called(mcp, "search_conversations", query="bongo")
+    replies = {hit["turnNumber"]: hit["reply"] for hit in answer["messages"]}
+    assert replies == {1: {"role": "user", "sender": "Ben", "text": "Ann has it."}, 2: None}
+
+
 async def test_a_search_that_nothing_answers_says_so(server: Any, talked: Talked) -> None:
     for text in (
         "We fly to Kyoto in April",

@@ -127,6 +127,22 @@ def test_what_means_the_same_stands_in_a_line_of_its_own(stage: Stage, window: B
     page.close()
 
 
+def test_a_result_that_asks_shows_its_reply_in_a_line_that_opens(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.client.conversations.create("web").id
+    talk = [Message.user("Who has the bongo?"), Message.assistant("Ann has it. " * 30)]
+    stage.client.conversations.append_turn(it, talk)
+    page = window.tab("/search?q=bongo", ".result")
+    page.wait_for_selector(".result .reply >> text=Ann has it.")
+    height = "document.querySelector('.result .reply').clientHeight"
+    folded = page.evaluate(height)
+    page.click(".result .reply summary")
+    wait(page, f"{height} > {folded}")
+    assert axe(page) == []
+    page.close()
+
+
 def test_a_result_of_a_search_leads_to_its_words(stage: Stage, window: Browsing) -> None:
     texts = [f"Day {day}" for day in range(80)]
     it = stage.conversation("Voyage", "We saw a kraken", *texts)

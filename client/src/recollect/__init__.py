@@ -185,6 +185,7 @@ if TYPE_CHECKING:
     from recollect._types.message import Message
     from recollect._types.message_parts import Attachment, Redaction, Role, ToolCall, Usage
     from recollect._types.recall import (
+        BesideMessage,
         DateRange,
         DegradedLeg,
         FetchedContext,
@@ -246,6 +247,7 @@ __all__ = [
     "AsyncClient",
     "Attachment",
     "Backup",
+    "BesideMessage",
     "BuiltContext",
     "BusyConversation",
     "Caller",

@@ -16,7 +16,9 @@ from recollect._types.insight import (
     UsageGroup,
     UsageReport,
 )
-from recollect._types.recall import DateRange
+from recollect._types.recall import (
+    DateRange,
+)
 
 
 class Insight:

@@ -52,6 +52,7 @@ class Recall:
         explain: bool = False,
         min_score: float | None = None,
         time_zone: str | None = None,
+        moment: bool = False,
         timeout: float | None = None,
     ) -> SearchAnswer:
         """Return the conversations and the messages that answer a question best. Every given filter
@@ -82,6 +83,7 @@ class Recall:
                 explain=explain,
                 min_score=min_score,
                 time_zone=time_zone or self._invoker.time_zone,
+                moment=moment,
             ),
             timeout,
         )

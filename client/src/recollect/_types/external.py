@@ -10,7 +10,9 @@ from recollect._types.conversation import (
     RemovedFrom,
 )
 from recollect._types.message_parts import Attachment, Redaction
-from recollect._types.recall import TextRange
+from recollect._types.recall import (
+    TextRange,
+)
 
 
 class Trust(StrEnum):

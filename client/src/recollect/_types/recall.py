@@ -145,6 +145,24 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BesideMessage:
+    """A message that stands right before or behind one which was found."""
+
+    sequence: int = 0
+    """Its line in the transcript."""
+    turn_number: int = 0
+    """Its turn."""
+    role: Role
+    """The role of its speaker."""
+    sender: str = ""
+    """The speaker's name, if one was stored."""
+    date: datetime
+    """Time at which it was said."""
+    text: str = ""
+    """Its beginning, on one line: at most some 600 characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHit:
     """A message that a search found, independent of its conversation's rank. It may contain
     none of the words: an answer often stands next to a message that has them.
@@ -174,6 +192,15 @@ class SearchHit:
     """The part of it that fits the query, as in SearchResult."""
     snippet_matches: tuple[TextRange, ...] = ()
     """The words of `snippet_text` that match, as in SearchResult."""
+    before: BesideMessage | None = None
+    """The message right before it, if `moment` was set. Unset where there is none in
+    `date_range`.
+    """
+    after: BesideMessage | None = None
+    """The message right behind it: the reply, if this one asks something and the next one is by
+    somebody else, and in any case if `moment` was set. Unset where there is none in
+    `date_range`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

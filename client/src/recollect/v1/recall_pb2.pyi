@@ -296,6 +296,8 @@ class SearchHit(_message.Message):
     EXPLANATION_FIELD_NUMBER: _builtins.int
     SNIPPET_TEXT_FIELD_NUMBER: _builtins.int
     SNIPPET_MATCHES_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation it belongs to."""
     sequence: _builtins.int
@@ -326,6 +328,16 @@ class SearchHit(_message.Message):
     def snippet_matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextRange]:
         """The words of `snippet_text` that match, as in SearchResult."""
 
+    @_builtins.property
+    def before(self) -> Global___BesideMessage:
+        """The message right before it, if `moment` was set. Unset where there is none in `date_range`."""
+
+    @_builtins.property
+    def after(self) -> Global___BesideMessage:
+        """The message right behind it: the reply, if this one asks something and the next one is by
+        somebody else, and in any case if `moment` was set. Unset where there is none in `date_range`.
+        """
+
     def __init__(
         self,
         *,
@@ -340,14 +352,60 @@ class SearchHit(_message.Message):
         explanation: _abc.Iterable[Global___LegScore] | None = ...,
         snippet_text: _builtins.str = ...,
         snippet_matches: _abc.Iterable[Global___TextRange] | None = ...,
+        before: Global___BesideMessage | None = ...,
+        after: Global___BesideMessage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["date", b"date"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "date", b"date"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "date", b"date", "explanation", b"explanation", "role", b"role", "score", b"score", "sender", b"sender", "sequence", b"sequence", "snippet", b"snippet", "snippet_matches", b"snippet_matches", "snippet_text", b"snippet_text", "turn_number", b"turn_number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "conversation_id", b"conversation_id", "date", b"date", "explanation", b"explanation", "role", b"role", "score", b"score", "sender", b"sender", "sequence", b"sequence", "snippet", b"snippet", "snippet_matches", b"snippet_matches", "snippet_text", b"snippet_text", "turn_number", b"turn_number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SearchHit: _TypeAlias = SearchHit  # noqa: Y015
+
+@_typing.final
+class BesideMessage(_message.Message):
+    """A message that stands right before or behind one which was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    TURN_NUMBER_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    SENDER_FIELD_NUMBER: _builtins.int
+    DATE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    """Its line in the transcript."""
+    turn_number: _builtins.int
+    """Its turn."""
+    role: _message_pb2.Role.ValueType
+    """The role of its speaker."""
+    sender: _builtins.str
+    """The speaker's name, if one was stored."""
+    text: _builtins.str
+    """Its beginning, on one line: at most some 600 characters."""
+    @_builtins.property
+    def date(self) -> _timestamp_pb2.Timestamp:
+        """Time at which it was said."""
+
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+        turn_number: _builtins.int = ...,
+        role: _message_pb2.Role.ValueType = ...,
+        sender: _builtins.str = ...,
+        date: _timestamp_pb2.Timestamp | None = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["date", b"date"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "role", b"role", "sender", b"sender", "sequence", b"sequence", "text", b"text", "turn_number", b"turn_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BesideMessage: _TypeAlias = BesideMessage  # noqa: Y015
 
 @_typing.final
 class RecentConversation(_message.Message):

@@ -65,6 +65,7 @@ class SearchRequest(_message.Message):
     EXPLAIN_FIELD_NUMBER: _builtins.int
     MIN_SCORE_FIELD_NUMBER: _builtins.int
     TIME_ZONE_FIELD_NUMBER: _builtins.int
+    MOMENT_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The question or the words, in any language. 1 to 65536 bytes, not only spaces. Only the 128
     rarest of its first 512 different words are searched for; a query of nothing but stop words
@@ -99,6 +100,10 @@ class SearchRequest(_message.Message):
     """The IANA time zone of the dates in the query, such as "Asia/Tokyo". Unset: that of the
     space (setting `time_zone`), which is UTC unless somebody changed it.
     """
+    moment: _builtins.bool
+    """Includes with each hit the messages right before and behind it. Unset, a hit that asks something
+    has the reply alone.
+    """
     @_builtins.property
     def date_range(self) -> _recall_pb2.DateRange:
         """Only messages said within it."""
@@ -127,10 +132,11 @@ class SearchRequest(_message.Message):
         explain: _builtins.bool = ...,
         min_score: _builtins.float | None = ...,
         time_zone: _builtins.str = ...,
+        moment: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "date_range", b"date_range", "min_score", b"min_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "channel", b"channel", "conversation_id", b"conversation_id", "date_range", b"date_range", "explain", b"explain", "limit", b"limit", "min_score", b"min_score", "participants", b"participants", "query", b"query", "time_zone", b"time_zone", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "channel", b"channel", "conversation_id", b"conversation_id", "date_range", b"date_range", "explain", b"explain", "limit", b"limit", "min_score", b"min_score", "moment", b"moment", "participants", b"participants", "query", b"query", "time_zone", b"time_zone", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__min_score: _TypeAlias = _typing.Literal["min_score"]  # noqa: Y015
     _WhichOneofArgType__min_score: _TypeAlias = _typing.Literal["_min_score", b"_min_score"]  # noqa: Y015

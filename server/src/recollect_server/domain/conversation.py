@@ -563,7 +563,7 @@ def open_calls_after(before: tuple[OpenCall, ...], message: Message) -> tuple[Op
     return (*(call for call in before if call not in made), *made)[-MAX_OPEN_CALLS:]
 
 
-def opening_of(content: str) -> str:
-    """Return the first `MAX_OPENING` characters of a text on one line."""
-    words = " ".join(content[: 4 * MAX_OPENING].split())
-    return words if len(words) <= MAX_OPENING else words[: MAX_OPENING - 1].rstrip() + "…"
+def opening_of(content: str, most: int = MAX_OPENING) -> str:
+    """Return the first `most` characters of a text on one line."""
+    words = " ".join(content[: 4 * most].split())
+    return words if len(words) <= most else words[: most - 1].rstrip() + "…"

@@ -7,11 +7,14 @@ from recollect.v1 import recall_service_pb2 as api
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import MAX_DROPPED, Budget, Candidate, Context, Packed, Source
+from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.filters import Filter, SearchScope
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.live import Live
+from recollect_server.domain.message import Message
 from recollect_server.domain.profile import ProfileStatement
 from recollect_server.domain.rendering import FORMS
+from recollect_server.domain.snippets import plain
 from recollect_server.domain.time import TimeZones
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
@@ -40,6 +43,7 @@ from recollect_server.transport.convert import (
 from recollect_server.transport.handling import Call, deadline_of
 
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100
+_MOST_BESIDE = 600  # characters of a message beside a hit
 _RECALLING = 0.8
 """Share of a caller's time that recall may take: the rest of a context still reaches it."""
 
@@ -84,7 +88,9 @@ class RecallHandlers:
             optional_milliseconds(request.date_range, "end"),
         )
         most = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
-        limits = ResultLimits(most, request.min_score, explain=request.explain)
+        limits = ResultLimits(
+            most, request.min_score, explain=request.explain, moment=request.moment
+        )
         answer = self._recall.search(request.query, scope, limits, deadline, zone)
         return self._answers.cut(answer_to(answer))
 
@@ -280,6 +286,21 @@ def _hit_to(hit: Hit) -> recall_pb2.SearchHit:
         date=timestamp(hit.message.timestamp),
         score=hit.score,
         explanation=[_leg_score_to(score) for score in hit.explanation],
+        before=_beside_to(hit.before),
+        after=_beside_to(hit.after),
+    )
+
+
+def _beside_to(message: Message | None) -> recall_pb2.BesideMessage | None:
+    if message is None or not message.content:
+        return None
+    return recall_pb2.BesideMessage(
+        sequence=message.sequence,
+        turn_number=message.turn_number,
+        role=ROLE_NUMBERS[message.role],
+        sender=message.sender,
+        date=timestamp(message.timestamp),
+        text=opening_of(plain(message.content), _MOST_BESIDE),
     )
 
 

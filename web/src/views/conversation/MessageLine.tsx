@@ -137,7 +137,7 @@ const ROLES: Record<number, string> = {
   [Role.USER]: "user", [Role.ASSISTANT]: "assistant", [Role.TOOL]: "tool",
 };
 
-function speaker(message: Message): string {
+export function speaker(message: Pick<Message, "role" | "sender"> & Partial<Pick<Message, "senderName">>): string {
   const name = oneLine(message.senderName || message.sender);
   if (name) return name;
   if (message.role === Role.USER) return t.conversation.user;

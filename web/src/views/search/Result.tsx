@@ -1,6 +1,6 @@
 // A conversation that a search found: why, and what stands there.
 import { useEffect, useState } from "preact/hooks";
-import type { FetchContextResponse, LegScore, SearchHit, SearchResult } from "@recollect/client";
+import type { BesideMessage, FetchContextResponse, LegScore, SearchHit, SearchResult } from "@recollect/client";
 import { recall } from "../../api/calls";
 import { link } from "../../router";
 import { t } from "../../texts";
@@ -9,7 +9,7 @@ import { channelIcon, Icon } from "../../ui/Icon";
 import { Failure, Loading } from "../../ui/States";
 import { channelName, oneLine } from "../../ui/text";
 import { dayOf, fullTime } from "../../ui/time";
-import { MessageLine } from "../conversation/MessageLine";
+import { MessageLine, speaker } from "../conversation/MessageLine";
 import { linesOf } from "../conversation/transcript";
 import { linkTo } from "./link";
 import { Snippet } from "./Snippet";
@@ -31,12 +31,22 @@ export function Result({ result, hits, query }: { result: SearchResult; hits: Se
         {result.snippetFromNotes && <em>{t.search.fromNotes} </em>}
         <Snippet of={result} />
       </p>
+      {!result.snippetFromNotes && hits[0]?.after && <Reply of={hits[0].after} />}
       {result.abbreviation && !result.snippetFromNotes && (
         <p class="preview" dir="auto"><span>{t.search.abbreviation}:</span> {oneLine(result.abbreviation)}</p>
       )}
       {result.topics.length > 0 && <p class="topics">{result.topics.map((it) => <span key={it}>{oneLine(it)}</span>)}</p>}
       <Parts result={result} hits={hits} query={query} />
     </li>
+  );
+}
+
+/** What somebody else said next, where the best message asks: one line, which opens. */
+function Reply({ of }: { of: BesideMessage }) {
+  return (
+    <details class="reply" dir="auto">
+      <summary>{speaker(of)}: <bdi>{oneLine(of.text)}</bdi></summary>
+    </details>
   );
 }
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import click
 
-from recollect import DateRange, LegScore, SearchAnswer
+from recollect import BesideMessage, DateRange, LegScore, SearchAnswer
 from recollect._shared.moments import local_zone
 from recollect.cli.options import (
     CONVERSATION,
@@ -55,6 +55,11 @@ from recollect.cli.printing import (
     is_eager=True,  # --since is read by it
     help="The zone of dates, in WORDS too, such as Asia/Tokyo. Default: this machine's.",
 )
+@click.option(
+    "--moment",
+    is_flag=True,
+    help="With --messages: show what was said right before and behind each.",
+)
 @click.option("--explain", is_flag=True, help="Show the part of each retriever in a score.")
 @with_shell
 def search(
@@ -70,6 +75,7 @@ def search(
     limit: int,
     min_score: float | None,
     time_zone: str | None,
+    moment: bool,
     explain: bool,
 ) -> None:
     """Find the conversations that answer a question best.
@@ -88,6 +94,7 @@ def search(
         min_score=min_score,
         time_zone=time_zone or local_zone(),
         explain=explain,
+        moment=moment,
     )
     for leg in answer.degraded:
         warn(f"{leg.leg} could not answer in full: {leg.reason}")
@@ -129,9 +136,19 @@ def _print_hits(answer: SearchAnswer) -> None:
             )
         )
         out.print(heading)
+        _print_beside(it.before)
         out.print(snippet_of(it), soft_wrap=False)
+        _print_beside(it.after)
         _print_explanation(it.explanation)
         out.print()
+
+
+def _print_beside(message: BesideMessage | None) -> None:
+    """Print a message beside a hit, cut to one line."""
+    if message is not None:
+        name = message.sender or message.role.value
+        line = clean("  ").append_text(one_line(f"{name}: {message.text}", "dim"))
+        console().print(line, no_wrap=True, overflow="ellipsis")
 
 
 def _print_explanation(explanation: tuple[LegScore, ...]) -> None:

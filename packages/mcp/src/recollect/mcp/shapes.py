@@ -186,6 +186,14 @@ class Result(_Output):
     )
 
 
+class Beside(_Output):
+    """A message right before or behind one that was found."""
+
+    role: str
+    sender: str | None
+    text: str = Field(description="Its beginning.")
+
+
 class Hit(_Output):
     """A message that was found, whatever its conversation's place."""
 
@@ -199,6 +207,7 @@ class Hit(_Output):
     score: float = Field(
         description="The probability that this, or at least one behind it, answers."
     )
+    reply: Beside | None = Field(description="What somebody else said next, if this asks.")
 
 
 class Degraded(_Output):

@@ -92,6 +92,11 @@ async def search_conversations(client: AsyncClient, request: shapes.Search) -> s
                 date=time_text(it.date),
                 when=readable(it.date),
                 score=it.score,
+                reply=shapes.Beside(
+                    role=it.after.role.value, sender=it.after.sender or None, text=it.after.text
+                )
+                if it.after
+                else None,
             )
             for it in answer.hits
         ],

@@ -3,7 +3,7 @@ the turns that matched.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.filters import SearchScope
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
+from recollect_server.domain.text import is_question, sentences
 from recollect_server.services.recall.candidates import (
     LEAST,
     Candidates,
@@ -61,6 +62,10 @@ class Hit:
     snippet: str
     score: float
     explanation: list[LegScore]
+    before: Message | None = None
+    """The message right before it, where that was asked for."""
+    after: Message | None = None
+    """The message right behind it, where that was asked for or is the reply to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class ResultLimits:
     """Score that each of them has at the least."""
     explain: bool = False
     """True if they have the score of each retriever."""
+    moment: bool = False
+    """True if each message has those right before and behind it."""
 
 
 class Results:
@@ -118,10 +125,10 @@ class Results:
         return places
 
     def hits(self) -> list[Hit]:
-        """Return the messages, best first."""
+        """Return the messages, best first, each with its moment."""
         candidates, showing = self._candidates, self._showing
         legs = legs_of_messages(candidates) if self._limits.explain else {}
-        hits: list[Hit] = []
+        hits: dict[int, Hit] = {}
         for at in self._messages:
             score = candidates.message_scores[at]
             if self._is_over(len(hits), candidates.order.messages[at], score):
@@ -131,8 +138,39 @@ class Results:
             conversation = showing.conversation(above.number)
             if message is not None and conversation is not None:
                 snippet = showing.snippet(conversation.id, above.number, message)
-                hits.append(Hit(conversation, message, snippet, score, _explain(legs, at)))
-        return hits
+                name = candidates.messages.ids.item(at)
+                hits[name] = Hit(conversation, message, snippet, score, _explain(legs, at))
+        return self._with_moments(hits)
+
+    def _with_moments(self, hits: dict[int, Hit]) -> list[Hit]:
+        """Return the hits with the messages right before and behind them that lie in the scope's
+        period: of one that asks the reply, of others where that was asked for.
+        """
+        moment, showing = self._limits.moment, self._showing
+        names = {name + 1 for name, it in hits.items() if moment or asks(it.message.content)}
+        if moment:
+            names |= {name - 1 for name in hits}
+        if not names:
+            return [*hits.values()]
+        there = self._index.search.showable(np.array(sorted(names), np.int64), self._scope)
+        places: dict[int, list[Place]] = {}
+        for it in there:
+            places.setdefault(it.number, []).append(it.place)
+        showing.prepare(places)
+        place_of = dict(zip(there.ids.tolist(), (it.place for it in there), strict=True))
+
+        def beside(name: int, hit: Hit) -> Message | None:
+            place = place_of.get(name)
+            return showing.message(hit.conversation.id, place) if place else None
+
+        whole: list[Hit] = []
+        for name, hit in hits.items():
+            before, after = (beside(name + step, hit) for step in (-1, 1))
+            if not moment:
+                before = None
+                after = after if after and is_reply(after, hit.message) else None
+            whole.append(replace(hit, before=before, after=after))
+        return whole
 
     def conversations(self) -> list[Result]:
         """Return the conversations, best first."""
@@ -217,6 +255,16 @@ class Results:
         shown = self._index.search.showable(best, self._scope)
         at = {identity: place for place, identity in enumerate(shown.ids.tolist())}
         return [shown[at[identity]] for identity in best.tolist() if identity in at], by_words
+
+
+def asks(content: str) -> bool:
+    """Return whether a sentence of a message asks."""
+    return any(map(is_question, sentences(content)))
+
+
+def is_reply(message: Message, asking: Message) -> bool:
+    """Return whether a message that follows one which asks is by somebody else."""
+    return (message.role, message.sender) != (asking.role, asking.sender)
 
 
 def _around(turns: list[int]) -> tuple[int, int] | None:

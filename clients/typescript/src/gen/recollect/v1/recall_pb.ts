@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/recall.proto.
  */
 export const file_recollect_v1_recall: GenFile = /*@__PURE__*/
-  fileDesc("ChlyZWNvbGxlY3QvdjEvcmVjYWxsLnByb3RvEgxyZWNvbGxlY3QudjEiXwoJRGF0ZVJhbmdlEikKBXN0YXJ0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgNlbmQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIigKCVR1cm5SYW5nZRINCgVmaXJzdBgBIAEoBRIMCgRsYXN0GAIgASgFIicKCVRleHRSYW5nZRINCgVzdGFydBgBIAEoBRILCgNlbmQYAiABKAUiNAoITGVnU2NvcmUSCwoDbGVnGAEgASgJEgwKBHJhbmsYAiABKAUSDQoFc2NvcmUYAyABKAEiKgoLRGVncmFkZWRMZWcSCwoDbGVnGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKYAwoMU2VhcmNoUmVzdWx0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIZChFjb252ZXJzYXRpb25fbmFtZRgCIAEoCRIPCgdjaGFubmVsGAMgASgJEg8KB3NuaXBwZXQYBCABKAkSKwoKdHVybl9yYW5nZRgFIAEoCzIXLnJlY29sbGVjdC52MS5UdXJuUmFuZ2USFQoNbWF0Y2hlZF90dXJucxgGIAMoBRIoCgRkYXRlGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVzY29yZRgIIAEoARIOCgZ0b3BpY3MYCSADKAkSFAoMYWJicmV2aWF0aW9uGAogASgJEisKC2V4cGxhbmF0aW9uGAsgAygLMhYucmVjb2xsZWN0LnYxLkxlZ1Njb3JlEhoKEnNuaXBwZXRfZnJvbV9ub3RlcxgMIAEoCBIUCgxzbmlwcGV0X3RleHQYDSABKAkSMAoPc25pcHBldF9tYXRjaGVzGA4gAygLMhcucmVjb2xsZWN0LnYxLlRleHRSYW5nZSK8AgoJU2VhcmNoSGl0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxITCgt0dXJuX251bWJlchgDIAEoBRIgCgRyb2xlGAQgASgOMhIucmVjb2xsZWN0LnYxLlJvbGUSDgoGc2VuZGVyGAUgASgJEg8KB3NuaXBwZXQYBiABKAkSKAoEZGF0ZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFc2NvcmUYCCABKAESKwoLZXhwbGFuYXRpb24YCSADKAsyFi5yZWNvbGxlY3QudjEuTGVnU2NvcmUSFAoMc25pcHBldF90ZXh0GAogASgJEjAKD3NuaXBwZXRfbWF0Y2hlcxgLIAMoCzIXLnJlY29sbGVjdC52MS5UZXh0UmFuZ2UiVwoSUmVjZW50Q29udmVyc2F0aW9uEjAKDGNvbnZlcnNhdGlvbhgBIAEoCzIaLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb24SDwoHc25pcHBldBgCIAEoCWIGcHJvdG8z", [file_google_protobuf_timestamp, file_recollect_v1_conversation, file_recollect_v1_message]);
+  fileDesc("ChlyZWNvbGxlY3QvdjEvcmVjYWxsLnByb3RvEgxyZWNvbGxlY3QudjEiXwoJRGF0ZVJhbmdlEikKBXN0YXJ0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgNlbmQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIigKCVR1cm5SYW5nZRINCgVmaXJzdBgBIAEoBRIMCgRsYXN0GAIgASgFIicKCVRleHRSYW5nZRINCgVzdGFydBgBIAEoBRILCgNlbmQYAiABKAUiNAoITGVnU2NvcmUSCwoDbGVnGAEgASgJEgwKBHJhbmsYAiABKAUSDQoFc2NvcmUYAyABKAEiKgoLRGVncmFkZWRMZWcSCwoDbGVnGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKYAwoMU2VhcmNoUmVzdWx0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIZChFjb252ZXJzYXRpb25fbmFtZRgCIAEoCRIPCgdjaGFubmVsGAMgASgJEg8KB3NuaXBwZXQYBCABKAkSKwoKdHVybl9yYW5nZRgFIAEoCzIXLnJlY29sbGVjdC52MS5UdXJuUmFuZ2USFQoNbWF0Y2hlZF90dXJucxgGIAMoBRIoCgRkYXRlGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVzY29yZRgIIAEoARIOCgZ0b3BpY3MYCSADKAkSFAoMYWJicmV2aWF0aW9uGAogASgJEisKC2V4cGxhbmF0aW9uGAsgAygLMhYucmVjb2xsZWN0LnYxLkxlZ1Njb3JlEhoKEnNuaXBwZXRfZnJvbV9ub3RlcxgMIAEoCBIUCgxzbmlwcGV0X3RleHQYDSABKAkSMAoPc25pcHBldF9tYXRjaGVzGA4gAygLMhcucmVjb2xsZWN0LnYxLlRleHRSYW5nZSKVAwoJU2VhcmNoSGl0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxITCgt0dXJuX251bWJlchgDIAEoBRIgCgRyb2xlGAQgASgOMhIucmVjb2xsZWN0LnYxLlJvbGUSDgoGc2VuZGVyGAUgASgJEg8KB3NuaXBwZXQYBiABKAkSKAoEZGF0ZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFc2NvcmUYCCABKAESKwoLZXhwbGFuYXRpb24YCSADKAsyFi5yZWNvbGxlY3QudjEuTGVnU2NvcmUSFAoMc25pcHBldF90ZXh0GAogASgJEjAKD3NuaXBwZXRfbWF0Y2hlcxgLIAMoCzIXLnJlY29sbGVjdC52MS5UZXh0UmFuZ2USKwoGYmVmb3JlGAwgASgLMhsucmVjb2xsZWN0LnYxLkJlc2lkZU1lc3NhZ2USKgoFYWZ0ZXIYDSABKAsyGy5yZWNvbGxlY3QudjEuQmVzaWRlTWVzc2FnZSKgAQoNQmVzaWRlTWVzc2FnZRIQCghzZXF1ZW5jZRgBIAEoAxITCgt0dXJuX251bWJlchgCIAEoBRIgCgRyb2xlGAMgASgOMhIucmVjb2xsZWN0LnYxLlJvbGUSDgoGc2VuZGVyGAQgASgJEigKBGRhdGUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHRleHQYBiABKAkiVwoSUmVjZW50Q29udmVyc2F0aW9uEjAKDGNvbnZlcnNhdGlvbhgBIAEoCzIaLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb24SDwoHc25pcHBldBgCIAEoCWIGcHJvdG8z", [file_google_protobuf_timestamp, file_recollect_v1_conversation, file_recollect_v1_message]);
 
 /**
  * A span of time. An unset end is open.
@@ -384,6 +384,21 @@ export type SearchHit = Message<"recollect.v1.SearchHit"> & {
    * @generated from field: repeated recollect.v1.TextRange snippet_matches = 11;
    */
   snippetMatches: TextRange[];
+
+  /**
+   * The message right before it, if `moment` was set. Unset where there is none in `date_range`.
+   *
+   * @generated from field: recollect.v1.BesideMessage before = 12;
+   */
+  before?: BesideMessage | undefined;
+
+  /**
+   * The message right behind it: the reply, if this one asks something and the next one is by
+   * somebody else, and in any case if `moment` was set. Unset where there is none in `date_range`.
+   *
+   * @generated from field: recollect.v1.BesideMessage after = 13;
+   */
+  after?: BesideMessage | undefined;
 };
 
 /**
@@ -392,6 +407,62 @@ export type SearchHit = Message<"recollect.v1.SearchHit"> & {
  */
 export const SearchHitSchema: GenMessage<SearchHit> = /*@__PURE__*/
   messageDesc(file_recollect_v1_recall, 6);
+
+/**
+ * A message that stands right before or behind one which was found.
+ *
+ * @generated from message recollect.v1.BesideMessage
+ */
+export type BesideMessage = Message<"recollect.v1.BesideMessage"> & {
+  /**
+   * Its line in the transcript.
+   *
+   * @generated from field: int64 sequence = 1;
+   */
+  sequence: bigint;
+
+  /**
+   * Its turn.
+   *
+   * @generated from field: int32 turn_number = 2;
+   */
+  turnNumber: number;
+
+  /**
+   * The role of its speaker.
+   *
+   * @generated from field: recollect.v1.Role role = 3;
+   */
+  role: Role;
+
+  /**
+   * The speaker's name, if one was stored.
+   *
+   * @generated from field: string sender = 4;
+   */
+  sender: string;
+
+  /**
+   * Time at which it was said.
+   *
+   * @generated from field: google.protobuf.Timestamp date = 5;
+   */
+  date?: Timestamp | undefined;
+
+  /**
+   * Its beginning, on one line: at most some 600 characters.
+   *
+   * @generated from field: string text = 6;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message recollect.v1.BesideMessage.
+ * Use `create(BesideMessageSchema)` to create a new message.
+ */
+export const BesideMessageSchema: GenMessage<BesideMessage> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_recall, 7);
 
 /**
  * A conversation in the list of Recent.
@@ -419,5 +490,5 @@ export type RecentConversation = Message<"recollect.v1.RecentConversation"> & {
  * Use `create(RecentConversationSchema)` to create a new message.
  */
 export const RecentConversationSchema: GenMessage<RecentConversation> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_recall, 7);
+  messageDesc(file_recollect_v1_recall, 8);
 
