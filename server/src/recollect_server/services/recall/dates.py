@@ -24,6 +24,7 @@ from recollect_server.domain.languages import STOP_WORDS, guess_language, questi
 from recollect_server.domain.text import UNSPACED_RUN, folded, normal_form
 from recollect_server.domain.time import from_wall, to_wall
 from recollect_server.services.recall.date_languages import ASKING, LANGUAGES, languages_of
+from recollect_server.services.recall.date_parts import part_of
 from recollect_server.services.recall.date_ranges import ONE_DAY, WEEK, Range
 from recollect_server.services.recall.date_readers import (
     EASTERN,
@@ -173,8 +174,9 @@ def _read(
         except (ValueError, OverflowError):
             continue  # no such day
     claimed: list[Mention] = []
+    parts = [(*part_of(plain, *it[:3]), it[3]) for it in read]
     # the longest wins
-    for first, end_, (begin, after), relative in sorted(read, key=lambda it: it[0] - it[1]):
+    for first, end_, (begin, after), relative in sorted(parts, key=lambda it: it[0] - it[1]):
         if not any(it.first < end_ and first < it.last for it in claimed):
             claimed.append(
                 Mention(first, end_, _milliseconds(begin), _milliseconds(after), relative)
