@@ -193,7 +193,9 @@ def pack_cold(
     dropped = list(past.dropped)
     of: defaultdict[str, list[Candidate]] = defaultdict(list)
     """The messages that are packed of each conversation."""
-    used = frames = considered = 0
+    frames: defaultdict[str, int] = defaultdict(int)
+    """Tokens of what is said of each beside its messages."""
+    left, considered = budget, 0
     places = set(shown)
     stood_for: set[tuple[str, int]] = set()  # turns whose summary is packed
     for units in ((*past.included, *past.units), past.beside):
@@ -204,35 +206,35 @@ def pack_cold(
             considered += len(unit)
             name = unit[0].conversation_id
             turn = name, unit[0].message.turn_number
-            paid = sources.price(name, of[name])
             for fitting in (unit, summarized(unit, form.recalled)):
                 if not fitting or (fitting is not unit and turn in stood_for):
                     continue
-                tokens, price = cost(fitting), sources.price(name, [*of[name], *fitting]) - paid
-                if used + frames + tokens + price <= budget:
+                tokens, frame = cost(fitting), sources.price(name, [*of[name], *fitting])
+                if tokens + frame - frames[name] <= left:
                     packed += fitting
                     of[name] += fitting
                     places.update(it.place for it in unit)
-                    used, frames = used + tokens, frames + price
+                    left -= tokens + frame - frames[name]
+                    frames[name] = frame
                     if fitting is not unit:
                         stood_for.add(turn)
                         dropped += _left_out(unit[1:], "the summary of its turn stands for it")
                     break
             else:
-                left = max(0, budget - used - frames)
-                dropped += _left_out(unit, f"{cost(unit)} tokens and {left} were left")
+                dropped += _left_out(unit, f"{cost(unit)} tokens and {max(0, left)} were left")
         for name, messages in of.items():
             if name == own or about[name].abbreviation or not past.about[name].abbreviation:
                 continue
-            price = Sources(past.about, own, form.source).price(name, messages)
-            price -= sources.price(name, messages)
-            if price <= budget - used - frames:
+            frame = Sources(past.about, own, form.source).price(name, messages)
+            if frame - frames[name] <= left:
                 about[name] = past.about[name]
-                frames += price
+                left -= frame - frames[name]
+                frames[name] = frame
     if of_same := [it for it in packed if it.is_later]:
         first = min(of_same, key=lambda it: (it.message.timestamp, it.place))
         packed = [replace(it, is_later=False) if it is first else it for it in packed]
-    cold = Packed(Tier.COLD, budget, packed, dropped, considered, past.note, frames)
+    reserved = sum(frames.values())
+    cold = Packed(Tier.COLD, budget, packed, dropped, considered, past.note, reserved)
     return cold, {name: about[name] for name in of}
 
 
