@@ -125,6 +125,7 @@ lint: $(VENV)/.tested
 	$(VENV)/bin/python scripts/check_language.py
 	$(VENV)/bin/python scripts/check_tests.py
 	$(VENV)/bin/python scripts/check_circles.py
+	$(VENV)/bin/python scripts/check_structure.py
 	$(VENV)/bin/python scripts/reference.py --check
 
 format: $(VENV)/.tested

@@ -43,8 +43,8 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
-from recollect_server.domain.text import counted
 from recollect_server.domain.time import Clock, system_clock
+from recollect_server.domain.wording import counted
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper

@@ -10,8 +10,8 @@ from recollect_server.cli.folder import alone, folders_of, list_problems, said_p
 from recollect_server.cli.options import OF_FOLDER, NamedPath, load_settings, with_settings
 from recollect_server.domain.backups import backup_name
 from recollect_server.domain.errors import RecollectError
-from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
+from recollect_server.domain.wording import counted
 from recollect_server.services.upkeep import recovery
 from recollect_server.services.upkeep.backup.bucket import BackupBucket
 from recollect_server.services.upkeep.backup.copying import Copied

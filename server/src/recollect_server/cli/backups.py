@@ -19,8 +19,8 @@ from recollect_server.cli.folder import list_problems, said_plainly, shown, warn
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.backups import backup_time
 from recollect_server.domain.keys import Keyring, new_key
-from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
+from recollect_server.domain.wording import counted
 from recollect_server.services.upkeep.backup.bucket import BackupBucket
 from recollect_server.services.upkeep.backup.folder import BackupFolder, StoredBackup, verified
 from recollect_server.services.upkeep.backup.manifest import CannotCopy, check

@@ -9,8 +9,8 @@ import click
 from recollect_server.cli.folder import alone, folders_of, named, said_plainly, shown
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
-from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
+from recollect_server.domain.wording import counted
 from recollect_server.services.upkeep import recovery
 
 

@@ -20,7 +20,7 @@ from recollect_server.cli.logs import say, set_level, set_up_logs
 from recollect_server.cli.options import NamedPath, load_settings, with_settings
 from recollect_server.domain import endpoints
 from recollect_server.domain.errors import RecollectError
-from recollect_server.domain.text import counted
+from recollect_server.domain.wording import counted
 from recollect_server.settings import Settings, unread
 from recollect_server.transport.listening import CannotListen
 

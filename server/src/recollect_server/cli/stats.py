@@ -10,8 +10,8 @@ from recollect.cli.administration.upkeep import get_stats
 
 from recollect_server.cli.folder import folders_of, leave_to_server, said_plainly
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
-from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
+from recollect_server.domain.wording import counted
 from recollect_server.services.administration.server import ServerState, ServerWatch, Spent
 from recollect_server.services.upkeep.statistics import WHOLE, Statistics, statistics_of
 from recollect_server.settings.values import FOLDER

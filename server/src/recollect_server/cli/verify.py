@@ -16,7 +16,7 @@ from recollect_server.cli.folder import (
     shown,
 )
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
-from recollect_server.domain.text import counted
+from recollect_server.domain.wording import counted
 from recollect_server.services.upkeep.verification import verify as verify_all
 
 

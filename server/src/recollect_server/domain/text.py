@@ -156,11 +156,6 @@ def is_gibberish(text: str) -> bool:
     return all(_MEANINGLESS.fullmatch(word) for word in _WORD.findall(text))
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, whose plural ends with an s: "1 message", "2 messages"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def normal_form(text: str) -> str:
     """Return the text in the one form in which it is indexed, asked and compared.
 

@@ -36,8 +36,8 @@ from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.spoken import sender_of, speaker
 from recollect_server.domain.routing import Place
-from recollect_server.domain.text import counted
 from recollect_server.domain.time import to_text
+from recollect_server.domain.wording import counted
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.conversation_logs import ConversationState

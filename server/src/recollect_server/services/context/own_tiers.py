@@ -23,7 +23,7 @@ from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
-from recollect_server.domain.text import counted
+from recollect_server.domain.wording import counted
 from recollect_server.services.context.inquiry import ContextTask, RecallDial, ShownMessages
 from recollect_server.services.context.packing import (
     HOT_TURNS,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
-from recollect_server.domain.text import counted
+from recollect_server.domain.wording import counted
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import MINILM
 from recollect_server.inference.word_codes import QuestionPieces

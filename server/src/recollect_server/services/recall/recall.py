@@ -9,8 +9,8 @@ from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
 from recollect_server.domain.filters import Filter, SearchScope
 from recollect_server.domain.telemetry import Count
-from recollect_server.domain.text import counted
 from recollect_server.domain.time import UNLIMITED, Deadline
+from recollect_server.domain.wording import counted
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
 from recollect_server.services.recall.meaning import Meaning

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from recollect_server.domain.errors import StorageUnavailable
-from recollect_server.domain.text import counted
+from recollect_server.domain.wording import counted
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
 from recollect_server.services.space.logs import Logs, Reading

@@ -23,8 +23,8 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import time_of
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import mail_ids_of
-from recollect_server.domain.text import counted
 from recollect_server.domain.time import arrival
+from recollect_server.domain.wording import counted
 from recollect_server.services.space.logs import Logs, Reading
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index

@@ -18,7 +18,7 @@ import structlog
 from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.errors import IndexUnavailable, RecollectError, RequestIdReused
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.text import counted
+from recollect_server.domain.wording import counted
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index

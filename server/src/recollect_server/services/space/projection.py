@@ -17,7 +17,7 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
-from recollect_server.domain.text import counted
+from recollect_server.domain.wording import counted
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind

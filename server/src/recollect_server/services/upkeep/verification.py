@@ -15,7 +15,7 @@ from typing import Any
 from recollect_server.domain.checkpoint import ThreadBegan, log_of
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.text import counted
+from recollect_server.domain.wording import counted
 from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.space.comparison import Compared, Comparison
 from recollect_server.services.space.conversation_logs import ConversationReading

@@ -1,0 +1,119 @@
+"""Check the size of the tree, and what the kernel imports from features, against a baseline.
+
+    python scripts/check_structure.py           # fail if a number rose
+    python scripts/check_structure.py --write   # write the present numbers: a rise is seen
+
+- `statements`: by package, written by hand: without docstrings, without generated modules;
+- `upward`: imports of the kernel from a feature, each by both modules. The kernel (log, order,
+  index, erase, stream) is to know no feature: a feature registers what it has;
+- `imports`: modules of its own package that a module of the server imports, in hundredths.
+
+What a walk costs in calls is measured by `tests/server/test_walk.py`.
+"""
+
+import ast
+import json
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.check_circles import ROOT, imports_of
+
+BASELINE = Path(__file__).with_suffix(".json")
+PACKAGES = {
+    "server": "server/src",
+    "client": "client/src",
+    **{it: f"packages/{it}/src" for it in ("adapters", "cli", "mcp", "page")},
+}
+GENERATED = ("client/src/recollect/v1/", "client/src/recollect/_sync/")
+_SERVER = "recollect_server"
+PARTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+"""Modules and packages of the server, by the part that they are of: kernel or feature."""
+
+
+def statements(text: str) -> int:
+    """Return the number of statements of a module, docstrings left out; 0 of a generated one."""
+    if "generated" in text[:600].lower():
+        return 0
+    nodes = ast.walk(ast.parse(text))
+    return sum(isinstance(it, ast.stmt) and not _is_docstring(it) for it in nodes)
+
+
+def upward(imports: Mapping[str, set[str]]) -> list[str]:
+    """Return the imports of the kernel from features: "module -> module", in order."""
+    return sorted(
+        f"{name} -> {other}"
+        for name, others in imports.items()
+        if _part_of(name) == "kernel"
+        for other in others
+        if _part_of(other) == "feature"
+    )
+
+
+def measured() -> dict[str, Any]:
+    """Return the numbers of the tree."""
+    sizes: Counter[str] = Counter()
+    for package, folder in PACKAGES.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if not str(path.relative_to(ROOT)).startswith(GENERATED):
+                sizes[package] += statements(path.read_text("utf-8"))
+    imports = imports_of([ROOT / PACKAGES["server"]])
+    total = sum(map(len, imports.values()))
+    return {
+        "statements": dict(sizes) | {"all": sizes.total()},
+        "upward": upward(imports),
+        "imports": round(100 * total / len(imports)),
+    }
+
+
+def risen(now: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each number that rose."""
+    for name, count in now["statements"].items():
+        if count > (before := baseline["statements"].get(name, 0)):
+            yield f"{name}: statements rose from {before} to {count}"
+    for it in sorted({*now["upward"]} - {*baseline["upward"]}):
+        yield f"the kernel imports from a feature: {it}"
+    if now["imports"] > baseline["imports"]:
+        yield (
+            "own imports of a module of the server rose from"
+            f" {baseline['imports'] / 100} to {now['imports'] / 100}"
+        )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what rose, and return 1 if anything did."""
+    now = measured()
+    if "--write" in arguments:
+        BASELINE.write_text(json.dumps(now, indent=1) + "\n", "utf-8")
+        return 0
+    rises = list(risen(now, json.loads(BASELINE.read_text("utf-8"))))
+    for it in rises:
+        print(it, file=sys.stderr)
+    return bool(rises)
+
+
+def _part_of(name: str) -> str:
+    """Return whether a module is of the kernel or a feature; empty if it is of neither."""
+    names = name.removeprefix(f"{_SERVER}.").split(".")
+    for length in range(len(names), 0, -1):
+        for part, modules in PARTS.items():
+            if ".".join(names[:length]) in modules:
+                return part
+    return ""
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
