@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from recollect.imports import (
+    aider,
     chat_messages,
     chatgpt,
     claude,
@@ -50,6 +51,7 @@ EXPORTS: tuple[Format, ...] = (
     gemini.STUDIO,
     claude_code.FORMAT,
     codex.FORMAT,
+    aider.FORMAT,
     open_webui.FORMAT,
     librechat.FORMAT,
     llm.FORMAT,
