@@ -20,6 +20,7 @@ from recollect.imports import (
     codex,
     discord,
     gemini,
+    gemini_cli,
     librechat,
     llm,
     mail,
@@ -49,6 +50,7 @@ EXPORTS: tuple[Format, ...] = (
     gemini.ACTIVITY,
     gemini.PAGE,
     gemini.STUDIO,
+    gemini_cli.FORMAT,  # before Claude Code: its prompts have a type and a session, too
     claude_code.FORMAT,
     codex.FORMAT,
     aider.FORMAT,
