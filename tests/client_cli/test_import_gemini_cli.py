@@ -75,6 +75,7 @@ def test_a_session_that_went_on_comes_with_calls_thinking_tokens_and_its_subagen
     [subagent] = client.conversations.list(query="Where are rows named?")
     assert subagent.metadata["subagentOf"] == main
     assert texts(came[subagent.metadata["importId"]])[:2] == ["Where are rows named?", "I look."]
+    assert run("import", NEW / "chats").lines[0]["messagesNew"] == 0
 
 
 def test_messages_that_were_taken_back_are_named_and_a_compressed_chat_comes_once(
