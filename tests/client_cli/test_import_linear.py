@@ -50,6 +50,7 @@ HTML = "Content-Type: text/html; charset=utf-8\n"
 WORD = " =?utf-8?q?a?="
 CALL = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
 LONG = 100_000
+AIDER = "\n# aider chat started at 2024-05-01 10:00:00\n"
 
 
 def calls_of(size: int) -> list[dict[str, Any]]:
@@ -75,6 +76,16 @@ def sessions_of(size: int) -> str:
 def rollout_of(size: int) -> str:
     back = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
     return lines_of(CODEX[0], *[message("assistant", "x"), back] * size, *[item("hologram")] * size)
+
+
+def gemini_session_of(size: int) -> str:
+    """Return a session of Gemini CLI: lists of the messages that stay, copies and rewinds."""
+    messages = [{"id": f"{n}", "type": "gemini", "content": "x"} for n in range(size)]
+    copies = [it | {"id": f"copy {it['id']}"} for it in messages]
+    empty: dict[str, Any] = {"$set": {"messages": []}}
+    taken = [line for n in range(size) for line in ({"$rewindTo": f"{n}"}, empty)]
+    beginning = {"sessionId": "s", "projectHash": "p"}
+    return lines_of(beginning, *messages, {"$set": {"messages": copies}}, *[empty] * size, *taken)
 
 
 def webui_of(text: str) -> list[Any]:
@@ -182,6 +193,28 @@ HOSTILE: dict[str, tuple[int, Write]] = {
     "claude": (3000, json_file("conversations.json", calls_of)),
     "claude-code": (3000, text_file("s.jsonl", sessions_of)),
     "codex": (4000, text_file("rollout-1.jsonl", rollout_of)),
+    "gemini-cli": (4000, text_file("session-1.jsonl", gemini_session_of)),
+    "gemini-cli: checkpoint": (
+        4000,
+        json_file(
+            "checkpoint-a.json",
+            lambda n: {
+                "history": [
+                    {"role": role, "parts": [{kind: {"name": "f", "id": f"{it}"}}]}
+                    for kind, role in (("functionCall", "model"), ("functionResponse", "user"))
+                    for it in range(n)
+                ]
+            },
+        ),
+    ),
+    "aider: sessions": (LONG // 10, text_file("a.md", lambda n: f"{AIDER}\n#### x  \n" * n)),
+    "aider: quotations": (LONG, text_file("a.md", lambda n: AIDER + "\n> x\n> y\n" * n + "> z\n" * n)),
+    "aider: answers": (
+        4000,
+        text_file("a.md", lambda n: f"{AIDER}\n{'x ' * 9 * n}\n" + "\n#### x  \n> y\nz\n" * n),
+    ),
+    "aider: questions": (LONG, text_file("a.md", lambda n: f"{AIDER}\n#### {' (Y)es/(N)o' * n}  \n")),
+    "aider: marks": (LONG, text_file("a.md", lambda n: f"{AIDER}\n{'<think>' * n}\n\n> {'Model: ' * n}  \n")),
     "open-webui: details": (LONG // 4, json_file("c.json", lambda n: webui_of("<details><summary>" * n))),
     "open-webui: attributes": (
         LONG,

@@ -17,6 +17,7 @@ from recollect.imports import (
     codex,
     discord,
     gemini,
+    gemini_cli,
     librechat,
     open_webui,
     recall_sets,
@@ -185,6 +186,49 @@ EMBEDS: dict[str, Any] = {
     "forwardedMessage": {"content": "Hi you", "attachments": [{"url": "https://x.org/b"}]},
 }
 FORWARDED = {"forwarded_from": "Kim Roe"}
+GEMINI_CALL: dict[str, Any] = {
+    "id": "c",
+    "name": "look",
+    "args": {"at": "a b"},
+    "result": [{"functionResponse": {"id": "c", "name": "look", "response": {"output": "c d"}}}],
+}
+GEMINI_CLI: list[dict[str, Any]] = [
+    {"sessionId": "s-1", "projectHash": "p q", "startTime": "2025-09-01T10:00:00.000Z"},
+    {
+        "id": "m1",
+        "type": "user",
+        "content": [{"text": "At_nine"}, {"text": "_it_says"}],
+        "displayContent": [{"text": "At nine or ten?"}],
+    },
+    {
+        "id": "m2",
+        "type": "gemini",
+        "content": "At ten",
+        "thoughts": [{"subject": "Look it up", "description": "Not nine"}],
+        "model": "gemini pro",
+        "toolCalls": [GEMINI_CALL],
+    },
+    {"id": "m3", "type": "user", "content": [{"text": "Hi you"}]},
+    {"$rewindTo": "m3"},
+    {
+        "$set": {
+            "summary": "Ten or nine",
+            "messages": [{"id": "m4", "type": "user", "content": "And so"}],
+        }
+    },
+]
+CONTENTS: list[dict[str, Any]] = [
+    {"role": "user", "parts": [{"text": "At nine or ten?"}]},
+    {
+        "role": "model",
+        "parts": [{"text": "Not nine", "thought": True}, {"functionCall": GEMINI_CALL}],
+    },
+    {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": "look", "response": {"output": "c d"}}}],
+    },
+    {"role": "user", "parts": [{"fileData": {"fileUri": "https://x.org/a b", "mimeType": "a/b"}}]},
+]
 SAMPLES: list[tuple[Format, list[Any]]] = [
     (chatgpt.FORMAT, [RICH]),
     (claude.FORMAT, [CLAUDE]),
@@ -192,6 +236,10 @@ SAMPLES: list[tuple[Format, list[Any]]] = [
     (gemini.STUDIO, [STUDIO]),
     (claude_code.FORMAT, CLAUDE_CODE),
     (codex.FORMAT, CODEX),
+    (gemini_cli.FORMAT, GEMINI_CLI),
+    (gemini_cli.FORMAT, [GEMINI_CLI[0] | {"messages": GEMINI_CLI[1:4]}]),
+    (gemini_cli.FORMAT, [{"history": CONTENTS}]),
+    (gemini_cli.FORMAT, CONTENTS),
     (open_webui.FORMAT, [WEBUI]),
     (librechat.FORMAT, [LIBRE]),
     (telegram.FORMAT, [TELEGRAM]),

@@ -302,10 +302,13 @@ def test_the_blocks_of_import_and_export_run(
     session = home / ".claude/projects/shop/s-1.jsonl"
     session.parent.mkdir(parents=True)
     session.write_text(lines_of(*CLAUDE_CODE))
+    history = home / "shop/.aider.chat.history.md"
+    history.parent.mkdir()
+    history.write_text("# aider chat started at 2024-05-01 10:00:00\n\n#### Hi  \n\nHello.\n")
     shell.codes["recollect import WhatsApp.zip"] = INCOMPLETE  # a file is not in the export
     shell.codes["recollect import ~/.claude"] = INCOMPLETE  # reminders of the product are hidden
     shell.run(page, "chatgpt-export.zip --dry-run")
-    channels = ["chatgpt", "chatgpt", *2 * ["claude-code"], "web", "whatsapp-export"]
+    channels = ["aider", "chatgpt", "chatgpt", *2 * ["claude-code"], "web", "whatsapp-export"]
     assert sorted(it.channel for it in client.conversations.list()) == channels
 
 

@@ -93,11 +93,12 @@ def import_(
 
     PATH may also be what another product exports or keeps: ChatGPT, Claude, Gemini (Google
     Takeout's My Activity, or files of AI Studio), Claude Code (~/.claude/projects), Codex
-    (~/.codex/sessions), Open WebUI, LibreChat, llm (logs.db), WhatsApp, Telegram, Discord, Slack,
-    Signal and mailboxes (mbox): the zip archive, its folder, or a file of it; other packages may
-    add formats. The channel is the product's name. A newer export, or the folder again, adds what
-    is new to conversations that were imported before. Of answers and questions in several versions
-    the one shown last comes. Chats of people come only with --owner.
+    (~/.codex/sessions), Gemini CLI (~/.gemini/tmp), aider (.aider.chat.history.md), Open WebUI,
+    LibreChat, llm (logs.db), WhatsApp, Telegram, Discord, Slack, Signal and mailboxes (mbox): the
+    zip archive, its folder, or a file of it; other packages may add formats. The channel is the
+    product's name. A newer export, or the folder again, adds what is new to conversations that were
+    imported before. Of answers and questions in several versions the one shown last comes. Chats of
+    people come only with --owner.
 
     A conversation keeps its id where that is free, its title and its topics; its turns are numbered
     anew. One that the server has by its id already is left as it is. Anchors, suggested splits,

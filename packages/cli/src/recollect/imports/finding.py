@@ -9,7 +9,7 @@ from recollect.imports.forms import Format
 from recollect.imports.reading import DAMAGE, Source, archive_of, open_regular
 from recollect.imports.table import Input, Unknown
 
-_SUFFIXES = {".json", ".jsonl", ".html", ".htm", ".txt", ".mbox", ".db", ""}
+_SUFFIXES = {".json", ".jsonl", ".html", ".htm", ".txt", ".mbox", ".db", ".md", ".history", ""}
 _ARCHIVE = b"PK\x03\x04"
 
 

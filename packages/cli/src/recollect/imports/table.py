@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from recollect.imports import (
+    aider,
     chat_messages,
     chatgpt,
     claude,
@@ -19,6 +20,7 @@ from recollect.imports import (
     codex,
     discord,
     gemini,
+    gemini_cli,
     librechat,
     llm,
     mail,
@@ -48,8 +50,10 @@ EXPORTS: tuple[Format, ...] = (
     gemini.ACTIVITY,
     gemini.PAGE,
     gemini.STUDIO,
+    gemini_cli.FORMAT,  # before Claude Code: its prompts have a type and a session, too
     claude_code.FORMAT,
     codex.FORMAT,
+    aider.FORMAT,
     open_webui.FORMAT,
     librechat.FORMAT,
     llm.FORMAT,

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from itertools import groupby
 from typing import Any
 
-from recollect import Attachment, Message, Role, ToolCall
+from recollect import Attachment, Message, Role, ToolCall, Usage
 from recollect.imports import transcript
 from recollect.imports.plans import Batch, Event, Placed, Plan, Repeated, Skip, note, skips_of
 from recollect.imports.transcript import Beginning
@@ -122,6 +122,7 @@ class Talk:
         calls: Iterable[ToolCall] = (),
         attachments: Iterable[Attachment] = (),
         sender: str = "",
+        usage: Usage | None = None,
         **metadata: Any,
     ) -> bool:
         """Add a message of the person or the agent. Return False for one that is empty."""
@@ -157,6 +158,7 @@ class Talk:
             ),
             sender=self._cut(transcript.one_line(clean(sender)), MAX_NAME, "sender's name"),
             timestamp=self._at(time),
+            usage=usage,
             metadata=_metadata(import_id, metadata),
         )
         # More calls than one message may have go on in further messages.
