@@ -27,7 +27,6 @@ from recollect_server.services.context.inquiry import ContextTask, RecallDial, W
 from recollect_server.services.context.own_tiers import Choosing, OwnTiers, room_of_warm
 from recollect_server.services.context.relevance import words_of
 from recollect_server.services.space.space import Space
-from recollect_server.services.tiers import Tiers
 from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.logs.folder import FolderStore
@@ -138,9 +137,8 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     logs = FolderStore(folder)
     recovered = recover(logs, system_clock, no_progress)
     space = Space(logs, recovered.index, system_clock)
-    tiers = Tiers(space, Holder(0))
     choosing = Holder(Choosing(RecallDial.ALL, 300))
-    own = OwnTiers(space, choosing, tiers.left_memory, 8 << 20)
+    own = OwnTiers(space, choosing, 8 << 20)
     budget = Budget().settled(USUAL_BUDGET)
     figures = []
     for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):

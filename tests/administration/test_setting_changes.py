@@ -93,18 +93,18 @@ def test_a_server_without_a_file_keeps_its_settings_in_the_data_folder(
 ) -> None:
     server = start_server()
     with administrator(server) as client:
-        client.admin.set_setting("warm_for", "45m")
+        client.admin.set_setting("slow_call", "45m")
         assert client.admin.list_settings().file == str(tmp_path / "data" / "recollect.yaml")
     server.stop()
     with administrator(start_server()) as client:
-        setting = listed(client, "warm_for")
+        setting = listed(client, "slow_call")
         assert (setting.value, setting.source) == ("45m", "file")
     assert (tmp_path / "data" / "recollect.yaml").stat().st_mode & 0o777 == 0o600
 
 
 REFUSED: list[tuple[str, str, str, str]] = [
-    ("warm_fro", "1m", "key", "do you mean warm_for?"),
-    ("warm_for", "soon", "value", "is not a duration"),
+    ("slow_cal", "1m", "key", "do you mean slow_call?"),
+    ("slow_call", "soon", "value", "is not a duration"),
     ("profile_tokens", "100001", "value", "less than or equal to 100000"),
     ("profile_tokens", "", "value", "whole number"),
     ("compaction_messages", "20", "value", "compaction_keep must be less than compaction_messages"),
@@ -112,7 +112,7 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("data_dir", "/elsewhere", "key", "where data lies"),
     ("listen", "0.0.0.0:1", "key", "who reaches the server"),
     ("abbreviation_url", "http://collector.example.org", "key", "key are sent"),
-    ("warm_for", "1m\nthreads: 1", "value", "one line"),
+    ("slow_call", "1m\nthreads: 1", "value", "one line"),
     ("acknowledgement", "\xa0thanks", "value", "without space around it"),
     ("profile_tokens", "9" * 10_000, "value", "exceeded maximum size"),
     ("retention", "🦓" * 5_000, "value", "does not begin with `delete`"),
@@ -150,11 +150,11 @@ def test_what_comes_from_the_environment_or_a_flag_is_refused_by_its_name(
     start_server: Start, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECOLLECT_PROFILE_TOKENS", "9")
-    with administrator(start_server(config=file, warm_for="1h")) as client:
+    with administrator(start_server(config=file, slow_call="1h")) as client:
         with pytest.raises(InvalidArgument, match="RECOLLECT_PROFILE_TOKENS in the environment"):
             client.admin.set_setting("profile_tokens", "7")
-        with pytest.raises(InvalidArgument, match="the flag --warm-for"):
-            client.admin.set_setting("warm_for", "7m")
+        with pytest.raises(InvalidArgument, match="the flag --slow-call"):
+            client.admin.set_setting("slow_call", "7m")
     assert file.read_text() == WRITTEN
 
 
@@ -163,7 +163,7 @@ def test_what_comes_from_the_environment_or_a_flag_is_refused_by_its_name(
     [
         ("{profile_tokens: 5}\n", "not one name and its value in each line"),
         ("profile_tokens: &n 5\nmax_working_turns: *n\n", "edit it by hand"),
-        ("profile_tokens: 5\nwarm_for: soon\n", "correct them first: warm_for"),
+        ("profile_tokens: 5\nslow_call: soon\n", "correct them first: slow_call"),
     ],
 )
 def test_a_file_that_cannot_be_changed_safely_stays_as_it_is(
@@ -181,12 +181,12 @@ def test_a_file_that_cannot_be_changed_safely_stays_as_it_is(
     ("text", "key", "words"),
     [
         (  # the edit would be of the place that the alias is of
-            "profile_tokens: &n 5\nwarm_for: 1m\nmax_working_turns: *n\n",
+            "profile_tokens: &n 5\nslow_call: 1m\nmax_working_turns: *n\n",
             "max_working_turns",
             "max_working_turns has its value from another part of it",
         ),
         ("<<: {profile_tokens: 5}\n", "profile_tokens", "from another part of it: edit it by hand"),
-        ("profile_tokens: 5\rwarm_for: 1m\r", "profile_tokens", "warm_for would change too"),
+        ("profile_tokens: 5\rslow_call: 1m\r", "profile_tokens", "slow_call would change too"),
     ],
 )
 def test_a_reset_that_a_file_does_not_allow_leaves_it_as_it_is(

@@ -23,7 +23,7 @@ def test_each_setting_says_where_its_value_comes_from(
     start_server: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "its.yaml"
-    file.write_text("warm_for: 90m\nprofile_tokens: 5\nthreads: 8\n")
+    file.write_text("slow_call: 90m\nprofile_tokens: 5\nthreads: 8\n")
     monkeypatch.setenv("RECOLLECT_PROFILE_TOKENS", "6")
     monkeypatch.setenv("RECOLLECT_THREADS", "9")
     server = start_server(config=file, threads=10)
@@ -32,17 +32,17 @@ def test_each_setting_says_where_its_value_comes_from(
         assert client.admin.list_settings().file == str(file)
     sources = {
         name: (listed[name].value, listed[name].source.value)
-        for name in ("warm_for", "profile_tokens", "threads", "idle_timeout")
+        for name in ("slow_call", "profile_tokens", "threads", "idle_timeout")
     }
     assert sources == {
-        "warm_for": ("90m", "file"),
+        "slow_call": ("90m", "file"),
         "profile_tokens": ("6", "environment"),
         "threads": ("10", "flag"),
         "idle_timeout": ("10m", "default"),
     }
     assert "RECOLLECT_PROFILE_TOKENS" in listed["profile_tokens"].locked
     assert "--threads" in listed["threads"].locked
-    assert (listed["warm_for"].locked, listed["idle_timeout"].locked) == ("", "")
+    assert (listed["slow_call"].locked, listed["idle_timeout"].locked) == ("", "")
 
 
 def test_a_key_within_a_url_is_masked(start_server: Start) -> None:

@@ -13,8 +13,8 @@ from tests.waiting import until
 
 
 def test_settings_are_listed_set_and_reset(inside: Inside, server: RunningServer) -> None:
-    assert inside("admin", "settings", "set", "warm_for", "45m", on_terminal=True).out == (
-        "warm_for is 45m.\n"
+    assert inside("admin", "settings", "set", "slow_call", "45m", on_terminal=True).out == (
+        "slow_call is 45m.\n"
     )
     assert inside("admin", "settings", "set", "threads", "16", on_terminal=True).out == (
         "threads is 16 from the next start of the server on.\n"
@@ -23,16 +23,16 @@ def test_settings_are_listed_set_and_reset(inside: Inside, server: RunningServer
         line["key"]: line["value"]
         for line in inside("admin", "settings", "list", "--changed").lines
     }
-    assert changed["warm_for"] == "45m"
+    assert changed["slow_call"] == "45m"
     shown = inside("admin", "settings", "list", "--group", "capacity", on_terminal=True).out
     assert "Capacity" in shown
     assert "16 from the next start on" in shown
-    assert "warm_for" not in shown
-    refused = inside("admin", "settings", "set", "warm_for", "soon", on_terminal=True)
+    assert "slow_call" not in shown
+    refused = inside("admin", "settings", "set", "slow_call", "soon", on_terminal=True)
     assert (refused.code, "is not a duration" in refused.err) == (USAGE, True)
     refused = inside("admin", "settings", "set", "profile_tokens", "-1", on_terminal=True)
     assert (refused.code, "greater than or equal to 0" in refused.err) == (USAGE, True)
-    assert inside("admin", "settings", "reset", "warm_for").lines[0]["value"] == "30m"
+    assert inside("admin", "settings", "reset", "slow_call").lines[0]["value"] == "1s"
     file = Path(server.data_dir, "recollect.yaml")
     assert file.read_text() == "threads: 16\n"
 

@@ -217,7 +217,7 @@ def test_spaces_never_meet(start_server: Start, connect: Connect) -> None:
 def test_a_server_whose_durations_are_as_short_as_is_allowed_is_idle(
     start_server: Start, connect: Connect, subscribe: Callable[..., Subscriber]
 ) -> None:
-    none = dict.fromkeys(("update_retention", "draft_timeout", "idle_timeout", "warm_for"), "0s")
+    none = dict.fromkeys(("update_retention", "draft_timeout", "idle_timeout", "slow_call"), "0s")
     server = start_server(
         **none, heartbeat="50ms", sweep_interval="1s", abbreviator="extractive", shutdown_grace="0s"
     )

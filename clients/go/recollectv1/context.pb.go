@@ -29,16 +29,13 @@ type ContextTier int32
 const (
 	// Unset. Never answered.
 	ContextTier_CONTEXT_TIER_UNSPECIFIED ContextTier = 0
-	// The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built
-	// for it within the setting `warm_for`.
+	// The last 3 to 5 turns of this conversation, from memory.
 	ContextTier_CONTEXT_TIER_HOT ContextTier = 1
 	// Earlier turns of this conversation; of a long one the last ones, the first one and evenly spaced
-	// ones, as their summaries where these are recorded and the turns do not fit. Of a conversation:
-	// within `warm_for` it was hot, fetched, found by a search, or packed into a context of another
-	// one. That changes nothing of what is recalled.
+	// ones, as their summaries where these are recorded and the turns do not fit.
 	ContextTier_CONTEXT_TIER_WARM ContextTier = 2
 	// Everything else that fits the message, of any conversation: earlier turns of this one too,
-	// including those that a summary replaces. Of a conversation: none of the above.
+	// including those that a summary replaces.
 	ContextTier_CONTEXT_TIER_COLD ContextTier = 3
 )
 

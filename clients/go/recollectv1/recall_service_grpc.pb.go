@@ -29,7 +29,9 @@ type RecallServiceClient interface {
 	// as Search is, and by most of the time that the caller has: if it takes longer, the context has
 	// none, and `degraded` names `cold`.
 	BuildContext(ctx context.Context, in *BuildContextRequest, opts ...grpc.CallOption) (*BuildContextResponse, error)
-	// List the moves of conversations between tiers, newest first.
+	// Deprecated: Do not use.
+	// Deprecated: the answer is empty. Conversations have no tiers any more: what was looked at lately
+	// changes nothing of what is recalled.
 	ListTierTransitions(ctx context.Context, in *ListTierTransitionsRequest, opts ...grpc.CallOption) (*ListTierTransitionsResponse, error)
 	// List the anchors that hold, and on request those that they superseded.
 	ListAnchors(ctx context.Context, in *ListAnchorsRequest, opts ...grpc.CallOption) (*ListAnchorsResponse, error)
@@ -92,6 +94,7 @@ func (c *recallServiceClient) BuildContext(ctx context.Context, in *BuildContext
 	return out, nil
 }
 
+// Deprecated: Do not use.
 func (c *recallServiceClient) ListTierTransitions(ctx context.Context, in *ListTierTransitionsRequest, opts ...grpc.CallOption) (*ListTierTransitionsResponse, error) {
 	out := new(ListTierTransitionsResponse)
 	err := c.cc.Invoke(ctx, "/recollect.v1.RecallService/ListTierTransitions", in, out, opts...)
@@ -162,7 +165,9 @@ type RecallServiceServer interface {
 	// as Search is, and by most of the time that the caller has: if it takes longer, the context has
 	// none, and `degraded` names `cold`.
 	BuildContext(context.Context, *BuildContextRequest) (*BuildContextResponse, error)
-	// List the moves of conversations between tiers, newest first.
+	// Deprecated: Do not use.
+	// Deprecated: the answer is empty. Conversations have no tiers any more: what was looked at lately
+	// changes nothing of what is recalled.
 	ListTierTransitions(context.Context, *ListTierTransitionsRequest) (*ListTierTransitionsResponse, error)
 	// List the anchors that hold, and on request those that they superseded.
 	ListAnchors(context.Context, *ListAnchorsRequest) (*ListAnchorsResponse, error)

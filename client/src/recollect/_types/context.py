@@ -24,18 +24,14 @@ class ContextTier(StrEnum):
     """Source of a piece of context."""
 
     HOT = "hot"
-    """The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was
-    built for it within the setting `warm_for`.
-    """
+    """The last 3 to 5 turns of this conversation, from memory."""
     WARM = "warm"
     """Earlier turns of this conversation; of a long one the last ones, the first one and evenly
-    spaced ones, as their summaries where these are recorded and the turns do not fit. Of a
-    conversation: within `warm_for` it was hot, fetched, found by a search, or packed into a
-    context of another one. That changes nothing of what is recalled.
+    spaced ones, as their summaries where these are recorded and the turns do not fit.
     """
     COLD = "cold"
     """Everything else that fits the message, of any conversation: earlier turns of this one
-    too, including those that a summary replaces. Of a conversation: none of the above.
+    too, including those that a summary replaces.
     """
 
 

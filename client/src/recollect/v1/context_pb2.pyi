@@ -32,18 +32,14 @@ class _ContextTierEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextTi
     CONTEXT_TIER_UNSPECIFIED: _ContextTier.ValueType  # 0
     """Unset. Never answered."""
     CONTEXT_TIER_HOT: _ContextTier.ValueType  # 1
-    """The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built
-    for it within the setting `warm_for`.
-    """
+    """The last 3 to 5 turns of this conversation, from memory."""
     CONTEXT_TIER_WARM: _ContextTier.ValueType  # 2
     """Earlier turns of this conversation; of a long one the last ones, the first one and evenly spaced
-    ones, as their summaries where these are recorded and the turns do not fit. Of a conversation:
-    within `warm_for` it was hot, fetched, found by a search, or packed into a context of another
-    one. That changes nothing of what is recalled.
+    ones, as their summaries where these are recorded and the turns do not fit.
     """
     CONTEXT_TIER_COLD: _ContextTier.ValueType  # 3
     """Everything else that fits the message, of any conversation: earlier turns of this one too,
-    including those that a summary replaces. Of a conversation: none of the above.
+    including those that a summary replaces.
     """
 
 class ContextTier(_ContextTier, metaclass=_ContextTierEnumTypeWrapper):
@@ -52,18 +48,14 @@ class ContextTier(_ContextTier, metaclass=_ContextTierEnumTypeWrapper):
 CONTEXT_TIER_UNSPECIFIED: ContextTier.ValueType  # 0
 """Unset. Never answered."""
 CONTEXT_TIER_HOT: ContextTier.ValueType  # 1
-"""The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built
-for it within the setting `warm_for`.
-"""
+"""The last 3 to 5 turns of this conversation, from memory."""
 CONTEXT_TIER_WARM: ContextTier.ValueType  # 2
 """Earlier turns of this conversation; of a long one the last ones, the first one and evenly spaced
-ones, as their summaries where these are recorded and the turns do not fit. Of a conversation:
-within `warm_for` it was hot, fetched, found by a search, or packed into a context of another
-one. That changes nothing of what is recalled.
+ones, as their summaries where these are recorded and the turns do not fit.
 """
 CONTEXT_TIER_COLD: ContextTier.ValueType  # 3
 """Everything else that fits the message, of any conversation: earlier turns of this one too,
-including those that a summary replaces. Of a conversation: none of the above.
+including those that a summary replaces.
 """
 Global___ContextTier: _TypeAlias = ContextTier  # noqa: Y015
 

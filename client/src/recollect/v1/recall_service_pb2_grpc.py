@@ -130,7 +130,8 @@ class RecallServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListTierTransitions(self, request, context):
-        """List the moves of conversations between tiers, newest first.
+        """Deprecated: the answer is empty. Conversations have no tiers any more: what was looked at lately
+        changes nothing of what is recalled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from recollect.v1 import recall_service_pb2 as _recall_service_pb2
 import abc as _abc_1
+import builtins as _builtins
 import grpc as _grpc
 import sys
 import typing as _typing
@@ -15,6 +16,11 @@ if sys.version_info >= (3, 11):
     from typing import Self as _Self
 else:
     from typing_extensions import Self as _Self
+
+if sys.version_info >= (3, 13):
+    from warnings import deprecated as _deprecated
+else:
+    from typing_extensions import deprecated as _deprecated
 
 _T = _typing.TypeVar("_T")
 
@@ -51,8 +57,12 @@ class RecallServiceStub:
     as Search is, and by most of the time that the caller has: if it takes longer, the context has
     none, and `degraded` names `cold`.
     """
-    ListTierTransitions: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.ListTierTransitionsRequest, _recall_service_pb2.ListTierTransitionsResponse]
-    """List the moves of conversations between tiers, newest first."""
+    @_builtins.property
+    @_deprecated("""This method has been marked as deprecated using proto method options.""")
+    def ListTierTransitions(self) -> _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.ListTierTransitionsRequest, _recall_service_pb2.ListTierTransitionsResponse]:
+        """Deprecated: the answer is empty. Conversations have no tiers any more: what was looked at lately
+        changes nothing of what is recalled.
+        """
     ListAnchors: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.ListAnchorsRequest, _recall_service_pb2.ListAnchorsResponse]
     """List the anchors that hold, and on request those that they superseded."""
     SetAnchor: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.SetAnchorRequest, _recall_service_pb2.SetAnchorResponse]
@@ -96,8 +106,12 @@ class RecallServiceAsyncStub(RecallServiceStub):
     as Search is, and by most of the time that the caller has: if it takes longer, the context has
     none, and `degraded` names `cold`.
     """
-    ListTierTransitions: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.ListTierTransitionsRequest, _recall_service_pb2.ListTierTransitionsResponse]  # type: ignore[assignment]
-    """List the moves of conversations between tiers, newest first."""
+    @_builtins.property
+    @_deprecated("""This method has been marked as deprecated using proto method options.""")
+    def ListTierTransitions(self) -> _aio.UnaryUnaryMultiCallable[_recall_service_pb2.ListTierTransitionsRequest, _recall_service_pb2.ListTierTransitionsResponse]:  # type: ignore[override]
+        """Deprecated: the answer is empty. Conversations have no tiers any more: what was looked at lately
+        changes nothing of what is recalled.
+        """
     ListAnchors: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.ListAnchorsRequest, _recall_service_pb2.ListAnchorsResponse]  # type: ignore[assignment]
     """List the anchors that hold, and on request those that they superseded."""
     SetAnchor: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.SetAnchorRequest, _recall_service_pb2.SetAnchorResponse]  # type: ignore[assignment]
@@ -163,13 +177,16 @@ class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
         none, and `degraded` names `cold`.
         """
 
+    @_deprecated("""Deprecated: the answer is empty. Conversations have no tiers any more: what was looked at lately\nchanges nothing of what is recalled.""")
     @_abc_1.abstractmethod
     def ListTierTransitions(
         self,
         request: _recall_service_pb2.ListTierTransitionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recall_service_pb2.ListTierTransitionsResponse, _abc.Awaitable[_recall_service_pb2.ListTierTransitionsResponse]]:
-        """List the moves of conversations between tiers, newest first."""
+        """Deprecated: the answer is empty. Conversations have no tiers any more: what was looked at lately
+        changes nothing of what is recalled.
+        """
 
     @_abc_1.abstractmethod
     def ListAnchors(

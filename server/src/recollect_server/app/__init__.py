@@ -30,7 +30,7 @@ from recollect_server.app.metrics_page import Observed, metrics_page
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.reading import ReadingSpace
 from recollect_server.app.space import OpenSpace, Shared
-from recollect_server.app.space_jobs import EMBEDDER, FOLLOWER, INDEX, PRUNER, RETENTION, TIERS
+from recollect_server.app.space_jobs import COUNTS, EMBEDDER, FOLLOWER, INDEX, PRUNER, RETENTION
 from recollect_server.app.stores import Stores, open_stores
 from recollect_server.app.tracing import tracing
 from recollect_server.domain import endpoints
@@ -405,7 +405,7 @@ def _server(shared: Shared, gate: Gate, audit: Audit, administered: Administered
 
 def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[[], None]]) -> None:
     settings, stores, due, writer = shared.live.now, shared.stores, shared.due, shared.writer
-    jobs = [INDEX, TIERS, PRUNER, RETENTION]
+    jobs = [INDEX, COUNTS, PRUNER, RETENTION]
     jobs += [FOLLOWER] if settings.store != FOLDER else []
     jobs += [EMBEDDER] if shared.workers else []
     # what rules delete is bounded for all spaces together, which two at once could exceed

@@ -53,7 +53,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             *("max_working_turns", "max_working_tokens", "context_hot_turns"),
             *("context_warm_turns", "profile_tokens", "recall", "excerpt_tokens"),
-            *("warm_for", "context_hot_tokens"),
+            "context_hot_tokens",
             *("context_warm_tokens", "context_cold_tokens", "context_tokens", "time_zone"),
         ),
     ),

@@ -22,7 +22,7 @@ LIVE = frozenset(
         *("max_conversation_messages", "max_conversation_bytes"),
         *("update_retention", "max_updates", "search_timeout", "slow_call", "log_level"),
         *("max_working_turns", "max_working_tokens", "context_warm_turns"),
-        *("profile_tokens", "recall", "excerpt_tokens", "warm_for", "idle_timeout"),
+        *("profile_tokens", "recall", "excerpt_tokens", "idle_timeout"),
         *("context_hot_tokens", "context_warm_tokens", "context_cold_tokens", "context_tokens"),
         "time_zone",
         *("sweep_interval", "abbreviation_daily_calls", "abbreviation_daily_tokens"),

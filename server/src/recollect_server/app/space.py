@@ -29,7 +29,7 @@ from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, milliseconds
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.due_work import DueWork
-from recollect_server.jobs.upkeep import Bounds, EmbedderJob, TierKeeper, UpdatePruner
+from recollect_server.jobs.upkeep import Bounds, CountWriter, EmbedderJob, UpdatePruner
 from recollect_server.services.administration.jobs import JobReport
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
@@ -37,6 +37,7 @@ from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.checkpoints import Checkpoints
+from recollect_server.services.context.counts import ContextCounts
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
@@ -59,7 +60,6 @@ from recollect_server.services.space.events import (
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.tiers import Tiers
 from recollect_server.services.upkeep.recovery import (
     COMPARED_AT_ONCE,
     Progress,
@@ -293,8 +293,8 @@ class OpenSpace:
         updates, communication_updates = self._watch_updates(space, communications, seal)
         self.retention = self._retention(space, logs)
         self._meaning = meaning = self._open_meaning(space, logs)
-        tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))
-        tier_keeper = TierKeeper(tiers)
+        counts = ContextCounts(space)
+        count_writer = CountWriter(counts)
         conversations = Conversations(space)
         notes = ConversationNotes(space, by_rule=abbreviator(settings) == "extractive")
         removals = Removals(space)
@@ -303,9 +303,9 @@ class OpenSpace:
         senders = RateLimiter(
             space, live.view(lambda now: Rate.of(now.sender_rate, 60_000, now.sender_burst))
         )
-        self._flushes = tier_keeper.flush, senders.close
+        self._flushes = count_writer.flush, senders.close
         stops.append(self._flush_all)
-        self.recall = Recall(space, meaning, tiers, identities)
+        self.recall = Recall(space, meaning, identities)
         services = SpaceServices(
             space,
             conversations,
@@ -322,7 +322,7 @@ class OpenSpace:
             identities,
             communication_updates,
             checkpoints,
-            SearchServices(space, meaning, Anchors(space), tiers, self.external, self.recall),
+            SearchServices(space, meaning, Anchors(space), counts, self.external, self.recall),
         )
         self.handlers: Mapping[str, object] = space_handlers(
             services, live, shared.streams, shared.answers, seal
@@ -333,7 +333,7 @@ class OpenSpace:
             shared.writer,
             shared.note_work,
             partial(shared.is_leaving, self.name),
-            tiers=tier_keeper,
+            counts=count_writer,
             pruner=UpdatePruner(
                 space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))
             ),
@@ -456,9 +456,9 @@ class OpenSpace:
         )
         external = External(CommunicationStore(space), live.view(lambda now: now.acknowledgement))
         meaning = Meaning(logs.root, shared.models)
-        tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))
-        recall = Recall(space, meaning, tiers, Identities(space, identity_ledger(logs)))
-        services = SearchServices(space, meaning, Anchors(space), tiers, external, recall)
+        recall = Recall(space, meaning, Identities(space, identity_ledger(logs)))
+        anchors, counts = Anchors(space), ContextCounts(space)
+        services = SearchServices(space, meaning, anchors, counts, external, recall)
         handlers = {"RecallService": recall_handlers(services, live, shared.answers, self._seal())}
         return ReadingSpace(self.name, self._reading, index, space, handlers)
 

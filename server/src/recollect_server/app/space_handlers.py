@@ -9,6 +9,7 @@ from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.checkpoints import Checkpoints
 from recollect_server.services.context.building import ContextBuilder
+from recollect_server.services.context.counts import ContextCounts
 from recollect_server.services.context.inquiry import RecallDial
 from recollect_server.services.context.own_tiers import Choosing, Window
 from recollect_server.services.conversation_notes import ConversationNotes
@@ -22,7 +23,6 @@ from recollect_server.services.recall.recall import Recall
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import LoadLimits, WorkingContext
 from recollect_server.settings import Settings
 from recollect_server.transport.answers import Answers
@@ -43,7 +43,7 @@ class SearchServices:
     space: Space
     meaning: Meaning
     anchors: Anchors
-    tiers: Tiers
+    counts: ContextCounts
     external: External
     recall: Recall
 
@@ -115,7 +115,7 @@ def recall_handlers(
         services.meaning,
         profile,
         services.anchors,
-        services.tiers,
+        services.counts,
         live.view(_choosing),
         services.external,
         live.now.max_answer_bytes,
@@ -125,7 +125,6 @@ def recall_handlers(
         services.anchors,
         profile,
         builder,
-        services.tiers,
         answers,
         seal,
         live.view(lambda now: now.search_timeout.total_seconds()),

@@ -12,10 +12,10 @@ from recollect_server.jobs.abbreviator import SpaceNotes
 from recollect_server.jobs.retiring import RetentionKeeper
 from recollect_server.jobs.rounds import Job
 from recollect_server.jobs.upkeep import (
+    CountWriter,
     EmbedderJob,
     FollowerJob,
     IndexKeeper,
-    TierKeeper,
     UpdatePruner,
 )
 from recollect_server.services.administration.jobs import JobReport
@@ -26,14 +26,14 @@ from recollect_server.services.retention import Retention
 from recollect_server.services.space.space import Space
 from recollect_server.settings import Settings
 
-INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
+INDEX, COUNTS, PRUNER, EMBEDDER = "index-keeper", "count-writer", "update-pruner", "embedder"
 RETENTION, FOLLOWER = "retention-keeper", "follower"
 JOB_NAMES = {
     INDEX: "repair",
     EMBEDDER: "embedding",
     PRUNER: "updates",
     RETENTION: "retention",
-    TIERS: "tiers",
+    COUNTS: "tiers",
     FOLLOWER: "following",
 }
 """Their names for administrators."""
@@ -50,7 +50,7 @@ class SpaceJobs:
         note_work: Callable[[], None],
         is_leaving: Callable[[], bool],
         *,
-        tiers: TierKeeper,
+        counts: CountWriter,
         pruner: UpdatePruner,
         retention: Retention,
         embedder: EmbedderJob | None,
@@ -66,7 +66,7 @@ class SpaceJobs:
         self._embedder = embedder
         jobs = {
             INDEX: IndexKeeper(space, is_leaving),
-            TIERS: tiers,
+            COUNTS: counts,
             PRUNER: pruner,
             RETENTION: RetentionKeeper(retention),
         }
@@ -122,7 +122,7 @@ class SpaceJobs:
             ),
             self._report(PRUNER),
             replace(self._report(RETENTION), is_on=bool(self._retention.rules())),
-            self._report(TIERS),
+            self._report(COUNTS),
         ]
 
     def failing(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The jobs that keep an open space in order: its index, its tiers, its logs of updates, and the
+"""The jobs that keep an open space in order: its index, its counts, its logs of updates, and the
 vectors of what was said. `Rounds` gives each its turns.
 """
 
@@ -16,10 +16,10 @@ from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.loop import Loop
 from recollect_server.jobs.rounds import RESTING_SECONDS, Job
+from recollect_server.services.context.counts import ContextCounts
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.space.space import Space
-from recollect_server.services.tiers import Tiers
 from recollect_server.storage.index.updates import PRUNED
 
 log = structlog.get_logger("recollect.jobs")
@@ -29,7 +29,7 @@ _MOST_INDEX_SECONDS = 30.0  # between two tries of an index that still refuses
 _PRUNE_CHANGES_SECONDS = 600.0
 _FOLLOW_SECONDS = 1.0
 _FOLLOW_WATCHED_SECONDS = 0.02
-_TIER_SECONDS = 1.0
+_COUNT_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
 _SLICE = 500  # updates pruned in one transaction, a few milliseconds
 _PAUSE = 0.02  # seconds between two, for others
@@ -102,12 +102,12 @@ class FollowerJob(Job):
         return _FOLLOW_WATCHED_SECONDS if self._is_watched() else _FOLLOW_SECONDS
 
 
-class TierKeeper(Job):
-    """Writes the moves of conversations between tiers behind the calls that caused them."""
+class CountWriter(Job):
+    """Writes what contexts are made of behind the calls."""
 
-    def __init__(self, tiers: Tiers) -> None:
-        super().__init__(_TIER_SECONDS)
-        self._tiers = tiers
+    def __init__(self, counts: ContextCounts) -> None:
+        super().__init__(_COUNT_SECONDS)
+        self._counts = counts
         self._is_written = False
 
     @property
@@ -118,16 +118,16 @@ class TierKeeper(Job):
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Write what waits."""
         self.flush()
-        return _TIER_SECONDS
+        return _COUNT_SECONDS
 
     def flush(self) -> None:
         """Write what waits. Raises nothing."""
         self._is_written = False
         try:
-            self._tiers.flush()
+            self._counts.flush()
             self._is_written = True
         except DataUnavailable as error:
-            log.warning("tiers_not_written", reason=str(error))
+            log.warning("context_counts_not_written", reason=str(error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ they know nothing of those.
   no other service.
 - `turns` reads the turns of a conversation.
 - Calls: `conversations`, `conversation_notes`, `removals`, `working_context`, `anchors`, and the
-  packages `recall`, `context`, `channels`, `external` and `streaming`. `tiers` records which
-  conversations were used lately.
+  packages `recall`, `context`, `channels`, `external` and `streaming`.
 - The server as a whole: `spaces` opens and closes the spaces of their owners, `tokens` are the
   callers' credentials.
 - Background work: `notes` writes titles, notes and summaries, `upkeep` keeps files and index sound.

@@ -423,9 +423,6 @@ class Settings(BaseSettings):
         le=100_000,
         description="tokens of a recalled message; longer messages become excerpts",
     )
-    warm_for: Duration = Field(
-        timedelta(minutes=30), description="how long a recalled conversation counts as recent"
-    )
     models: ModelNames = Field(
         "any",
         description="models that /model and SetModel accept, as `opus, sonnet, haiku`; any: all names",

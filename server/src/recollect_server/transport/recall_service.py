@@ -23,8 +23,6 @@ from recollect_server.services.context.parts import LAST_TURN, CallersParts, Con
 from recollect_server.services.profile import UserProfile
 from recollect_server.services.recall.recall import Answer, Recall
 from recollect_server.services.recall.results import Hit, LegScore, Result, ResultLimits
-from recollect_server.services.tiers import Tiers
-from recollect_server.storage.index.tiers import Transition
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.convert import (
     ROLE_NUMBERS,
@@ -35,7 +33,6 @@ from recollect_server.transport.convert import (
     fill_message,
     optional_milliseconds,
     optional_timestamp,
-    page_size,
     snippet_fields,
     split_to,
     timestamp,
@@ -55,7 +52,6 @@ class RecallHandlers:
         anchors: Anchors,
         profile: UserProfile,
         builder: ContextBuilder,
-        tiers: Tiers,
         answers: Answers,
         seal: CursorSeal,
         timeout: Live[float],
@@ -68,7 +64,6 @@ class RecallHandlers:
         self._anchors = anchors
         self._profile = profile
         self._builder = builder
-        self._tiers = tiers
         self._answers = answers
         self._seal = seal
         self._timeout = timeout
@@ -164,16 +159,8 @@ class RecallHandlers:
     def ListTierTransitions(
         self, request: api.ListTierTransitionsRequest, call: Call
     ) -> api.ListTierTransitionsResponse:
-        size = page_size(request.page_size)
-        place = self._seal.place(request, request.page_token)
-        transitions = self._tiers.listed(
-            request.conversation_id, place[0] if place else 0, size + 1
-        )
-        following = (transitions[size - 1].id, "-") if len(transitions) > size else None
-        return api.ListTierTransitionsResponse(
-            transitions=[transition_to(it) for it in transitions[:size]],
-            next_page_token=self._seal.page_token(request, following),
-        )
+        self._seal.place(request, request.page_token)
+        return api.ListTierTransitionsResponse()
 
     def ListAnchors(self, request: api.ListAnchorsRequest, call: Call) -> api.ListAnchorsResponse:
         place = self._seal.place(request, request.page_token)
@@ -352,17 +339,6 @@ def context_to(context: Context) -> api.BuildContextResponse:
             tokens=piece.tokens,
         )
     return answer
-
-
-def transition_to(it: Transition) -> context_pb2.TierTransition:
-    """Return a move between tiers as a message of the contract."""
-    return context_pb2.TierTransition(
-        conversation_id=it.conversation_id,
-        from_tier=context_pb2.ContextTier.ValueType(it.from_tier),
-        to_tier=context_pb2.ContextTier.ValueType(it.to_tier),
-        reason=it.reason,
-        time=timestamp(it.time),
-    )
 
 
 def _allocation(packed: Packed) -> context_pb2.TierAllocation:

@@ -61,7 +61,7 @@ _HELP = {
     "compaction": "condenses long conversations whose agent does not do so itself",
     "updates": "deletes updates that no subscriber may ask for any more",
     "retention": "deletes and unindexes what rules of retention are about",
-    "tiers": "records which conversations contexts were built for",
+    "tiers": "counts what contexts are made of",
 }
 
 

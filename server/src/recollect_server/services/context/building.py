@@ -35,6 +35,7 @@ from recollect_server.domain.telemetry import Count
 from recollect_server.domain.time import UNLIMITED, Deadline
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import recalled
+from recollect_server.services.context.counts import ContextCounts
 from recollect_server.services.context.fitting import named_once, rendered_within, within_bytes
 from recollect_server.services.context.following import as_said, asker_of, question_of, unanswered
 from recollect_server.services.context.inquiry import ContextTask, Inquiry, RecallDial, Weighing
@@ -46,7 +47,6 @@ from recollect_server.services.profile import UserProfile
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
-from recollect_server.services.tiers import Tiers
 
 _ANCHOR_TOKENS, _ANCHOR_SHARE = 600, 5
 """Tokens of all anchors at the most, and by what the total is divided for them; the surest come
@@ -86,7 +86,7 @@ class ContextBuilder:
         meaning: Meaning,
         profile: UserProfile,
         anchors: Anchors,
-        tiers: Tiers,
+        counts: ContextCounts,
         choosing: Live[Choosing],
         external: External,
         max_bytes: int,
@@ -98,9 +98,9 @@ class ContextBuilder:
         self._meaning = meaning
         self._profile = profile
         self._anchors = anchors
-        self._tiers = tiers
+        self._counts = counts
         self._choosing = choosing
-        self._own = OwnTiers(space, choosing, tiers.left_memory, max_bytes)
+        self._own = OwnTiers(space, choosing, max_bytes)
         self._external = external
         self._max_bytes = max_bytes
 
@@ -199,7 +199,7 @@ class ContextBuilder:
         context = within_bytes(context, self._max_bytes)
         context = named_once(rendered_within(context, task.form, answered, settled.total))
         if conversation_id:
-            self._tiers.built(conversation_id, context, in_memory=tiers.in_memory)
+            self._counts.built(context, in_memory=tiers.in_memory)
         for part in task.degraded:
             self._space.telemetry.count(Count.DEGRADED, label=part)
         return context

@@ -3,7 +3,7 @@ the summary of those before them.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -186,16 +186,13 @@ class OwnTiers:
         self,
         space: Space,
         choosing: Live[Choosing],
-        left_memory: Callable[[str], None],
         max_bytes: int,
     ) -> None:
-        """`max_bytes` of a conversation's turns are read at most. `left_memory` is called with each
-        conversation whose newest turns are in memory no more.
-        """
+        """`max_bytes` of a conversation's turns are read at most."""
         self._space = space
         self._choosing = choosing
         self._max_bytes = max_bytes
-        self._recent = RecentTurns(choosing.now.window.hot_turns, left_memory)
+        self._recent = RecentTurns(choosing.now.window.hot_turns)
         space.subscribe(Appended, self._recent.follow)
         space.subscribe(Reloaded, self._recent.forget)
         space.subscribe(Resting, self._recent.clear)

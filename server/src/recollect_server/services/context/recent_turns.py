@@ -6,7 +6,6 @@ its last line and a reader says how many lines the transcript has, so a stale en
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from recollect_server.domain.message import Message, reading_order
@@ -29,14 +28,8 @@ class RecentTurns:
     its lock.
     """
 
-    def __init__(
-        self, turns: int, evicted: Callable[[str], None], most: int = _MAX_CONVERSATIONS
-    ) -> None:
-        """Keep the last `turns` turns of at most `most` conversations.
-
-        `evicted` is called with each conversation that made room for another.
-        """
-        self._evicted = evicted
+    def __init__(self, turns: int, most: int = _MAX_CONVERSATIONS) -> None:
+        """Keep the last `turns` turns of at most `most` conversations."""
         self._most = most
         self._turns = turns
         # guards the order and the total; nothing slow happens under it
@@ -58,7 +51,6 @@ class RecentTurns:
     def put(self, conversation_id: str, lines: int, messages: list[Message]) -> None:
         """Cache the messages of the newest turns of a transcript of `lines` lines."""
         entry = _Entry(lines, list(messages), sum(map(_size, messages)))
-        evicted: list[str] = []
         with self._guard:
             self._drop(conversation_id)
             if entry.size > _MAX_ENTRY:
@@ -66,10 +58,7 @@ class RecentTurns:
             self._entries[conversation_id] = entry
             self._bytes += entry.size
             while len(self._entries) > self._most or self._bytes > _MAX_BYTES:
-                evicted.append(next(iter(self._entries)))
-                self._drop(evicted[-1])
-        for name in evicted:
-            self._evicted(name)
+                self._drop(next(iter(self._entries)))
 
     def follow(self, event: Appended) -> None:
         """Add appended lines. A conversation that is not cached costs one dictionary lookup."""

@@ -19,7 +19,6 @@ from recollect_server.services.recall.results import Hit, Result, ResultLimits, 
 from recollect_server.services.recall.retrieval import gather
 from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space.space import Space
-from recollect_server.services.tiers import Tiers
 from recollect_server.services.turns import Turns, page_of_turns
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.stored import Stored
@@ -30,7 +29,6 @@ _SPARE = 50
 # Bytes of a query that are embedded, some 130 words: more would take the model most of the time
 # that a search may take. 5 of the 728 questions of RealMem are longer.
 _EMBEDDED = 800
-_FOUND = 3  # conversations of an answer that count as recalled
 DEFAULT_TURNS = 10  # of FetchContext
 
 
@@ -56,13 +54,10 @@ class Recall:
     thread.
     """
 
-    def __init__(
-        self, space: Space, meaning: Meaning, tiers: Tiers, identities: Identities
-    ) -> None:
+    def __init__(self, space: Space, meaning: Meaning, identities: Identities) -> None:
         self._space = space
         self._identities = identities
         self._meaning = meaning
-        self._tiers = tiers
 
     @property
     def _index(self) -> Index:
@@ -98,7 +93,6 @@ class Recall:
         if self._space.is_reading:  # the words of unindexed ones go last
             hits = [it for it in hits if not it.conversation.unindexed]
             results = [it for it in results if not it.conversation.unindexed]
-        self._tiers.found(result.conversation.id for result in results[:_FOUND])
         degraded = self._behind() | candidates.degraded
         if showing.unread:
             degraded |= dict.fromkeys(
@@ -143,7 +137,6 @@ class Recall:
         first, last = turns or (max(1, count - DEFAULT_TURNS + 1), max(1, count))
         if turns and first > count:
             raise InvalidField.of("turn_range.first", f"is {first}; the newest turn is {count}")
-        self._tiers.fetched(conversation_id)
         turns_read, has_more = page_of_turns(self._space, head, first, last, after, max_bytes)
         return Fetched(head.conversation, turns_read, has_more)
 

@@ -5,9 +5,9 @@ server runs or not.
 from dataclasses import dataclass
 
 from recollect_server.storage.index.checking import state_of
+from recollect_server.storage.index.context_counts import counts_of
 from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import Limited, limited_of
-from recollect_server.storage.index.tiers import hits_of
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import (
     LogStore,
@@ -108,7 +108,7 @@ def statistics_of(folder: LogStore) -> Statistics:
             seconds_left=left / vectors.pace if vectors.pace else None if left else 0.0,
         ),
         notes=note_state_of(folder.root),
-        hits=hits_of(folder.root),
+        hits=counts_of(folder.root),
         torn=len(torn),
         torn_bytes=sum(torn),
         deletes_to_finish=len(list(folder.logs(Kind.CONVERSATION, Version.DELETED))),

@@ -10,7 +10,7 @@ Callers import `index` (one `Index` for each space) and the types of its queries
 - `stored` has what is asked of logs of either kind, and the conditions of queries;
 - the parts of an `Index`, each beside its tables: `conversations`, `messages`, `requests`, `search`
   (with `words`), `log` (of `updates`), `removal`, `notes`, `anchors`, `routing`, `external`,
-  `tiers`, `turn_memories`.
+  `context_counts`, `turn_memories`.
 
 Errors of SQLite leave this package as `IndexUnavailable`: whatever asks an index raises it, and no
 docstring here says so again.

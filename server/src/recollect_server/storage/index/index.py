@@ -41,6 +41,7 @@ from recollect_server.storage.index import requests, words
 from recollect_server.storage.index.activity import ActivityTable
 from recollect_server.storage.index.anchors import AnchorTable
 from recollect_server.storage.index.columns import CONVERSATIONS
+from recollect_server.storage.index.context_counts import ContextCountTable
 from recollect_server.storage.index.conversations import ConversationTable, Lengths
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external import ExternalIndex
@@ -59,7 +60,6 @@ from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.stored import Stored
-from recollect_server.storage.index.tiers import TierLog
 from recollect_server.storage.index.turn_memories import TurnMemoryTable
 from recollect_server.storage.index.updates import Added, Update
 from recollect_server.storage.index.words import Entry
@@ -101,7 +101,7 @@ class Index(Database):
         self.notes = NoteQueue(self, self._names)
         self.anchors = AnchorTable(self)
         self.routing = Routing(self, self._names)
-        self.tiers = TierLog(self)
+        self.context_counts = ContextCountTable(self)
         self.turn_memories = TurnMemoryTable(self)
         self.activity = ActivityTable(self)
 

@@ -223,8 +223,7 @@ _TABLES = f"""
         channel TEXT NOT NULL, sender TEXT NOT NULL, refused INTEGER NOT NULL, time INTEGER NOT NULL,
         PRIMARY KEY(channel, sender)) WITHOUT ROWID;
     CREATE INDEX limited_by_time ON limited(time);
-    -- Which conversations moved between the tiers of contexts, and what contexts were made of. Nothing
-    -- in the transcripts says this: a new index begins without it.
+    -- What contexts were made of. Nothing in the transcripts says this: a new index begins without it.
     CREATE TABLE tier_transitions(
         id INTEGER PRIMARY KEY AUTOINCREMENT, conversation_id TEXT NOT NULL, from_tier INTEGER NOT NULL,
         to_tier INTEGER NOT NULL, reason TEXT NOT NULL, time INTEGER NOT NULL);
@@ -335,11 +334,16 @@ def _one_update_log(connection: apsw.Connection) -> None:
     """)
 
 
+def _no_moves_between_tiers(connection: apsw.Connection) -> None:
+    connection.execute("DROP TABLE tier_transitions")
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _turn_memories,
     _updates_of_communications,
     _group_names,
     _one_update_log,
+    _no_moves_between_tiers,
 )
 """The steps behind `OLDEST`."""
 

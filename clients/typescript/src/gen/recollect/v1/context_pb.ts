@@ -636,8 +636,7 @@ export enum ContextTier {
   UNSPECIFIED = 0,
 
   /**
-   * The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built
-   * for it within the setting `warm_for`.
+   * The last 3 to 5 turns of this conversation, from memory.
    *
    * @generated from enum value: CONTEXT_TIER_HOT = 1;
    */
@@ -645,9 +644,7 @@ export enum ContextTier {
 
   /**
    * Earlier turns of this conversation; of a long one the last ones, the first one and evenly spaced
-   * ones, as their summaries where these are recorded and the turns do not fit. Of a conversation:
-   * within `warm_for` it was hot, fetched, found by a search, or packed into a context of another
-   * one. That changes nothing of what is recalled.
+   * ones, as their summaries where these are recorded and the turns do not fit.
    *
    * @generated from enum value: CONTEXT_TIER_WARM = 2;
    */
@@ -655,7 +652,7 @@ export enum ContextTier {
 
   /**
    * Everything else that fits the message, of any conversation: earlier turns of this one too,
-   * including those that a summary replaces. Of a conversation: none of the above.
+   * including those that a summary replaces.
    *
    * @generated from enum value: CONTEXT_TIER_COLD = 3;
    */
