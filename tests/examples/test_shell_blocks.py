@@ -31,7 +31,7 @@ __all__ = ["store"]
 DOCS = Path(__file__).parents[2] / "docs"
 TEXTS = {
     "guides/administration": ("admin verify", "admin jobs", "token create --kind admin"),
-    "guides/credentials": ("token rotate", "--limit", "--since"),
+    "guides/credentials": ("token rotate", "--limit", "token use", "audit --since"),
     "guides/deleting": ("--party hanan", "delete-many", "retention preview"),
     "guides/import-export": ("jq -c", "recollect export --folder", "chatgpt-export.zip --dry-run"),
     "guides/postgresql": ("recollect-server migrate", "token create"),
@@ -258,7 +258,8 @@ def test_the_blocks_of_credentials_run(shell: Shell, conversation: str) -> None:
     printed = list(shell.run(page, "token rotate").values())
     assert [len(it.splitlines()) for it in printed] == [2, 2, 2, 3, 1]
     shell.run(page, "--limit")
-    assert "token" in str(shell.run(page, "--since"))
+    assert "0 calls let in" in str(shell.run(page, "token use"))
+    assert "token" in str(shell.run(page, "audit --since"))
 
 
 def test_the_blocks_of_deleting_run(shell: Shell, client: Client, home: Path) -> None:

@@ -74,6 +74,8 @@ if TYPE_CHECKING:
         Token,
         TokenPage,
         TokenState,
+        TokenUse,
+        TokenUsePage,
     )
     from recollect._types.admin.verifications import (
         Verification,
@@ -392,6 +394,8 @@ __all__ = [
     "Token",
     "TokenPage",
     "TokenState",
+    "TokenUse",
+    "TokenUsePage",
     "ToolCall",
     "Topic",
     "TopicPage",

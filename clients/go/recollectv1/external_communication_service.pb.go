@@ -308,7 +308,8 @@ type SearchCommunicationsRequest struct {
 	unknownFields protoimpl.UnknownFields
 
 	// The words, in any language. 1 to 65536 bytes, not only spaces. Only the 128 rarest words are
-	// searched for; a query of nothing but stop words searches for those.
+	// searched for; a query of nothing but stop words searches for those. The last word may be the
+	// beginning of one, as in SearchRequest.
 	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
 	// Maximum number of matches. 0 means 10; above 100 counts as 100. Not negative.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`

@@ -86,6 +86,10 @@ type SearchRequest struct {
 	// rarest of its first 512 different words are searched for; a query of nothing but stop words
 	// searches for those. By meaning its first 800 bytes are compared, of these 192 tokens at most.
 	//
+	// The last word may be the beginning of one, as while somebody types: "popul" finds "popular". In a
+	// query of more than four words, or with stop words, only if nobody said the word as it is. It is
+	// whole where a space or a mark follows.
+	//
 	// A date in the query becomes a range of time, and messages from that range rank higher; nothing
 	// is left out for it (for that, see `date_range`). It is relative to the time of asking, or to
 	// the end of `date_range` if that is earlier, in `time_zone`: "last week" is Monday to Sunday, and

@@ -615,6 +615,56 @@ class Token(_message.Message):
 Global___Token: _TypeAlias = Token  # noqa: Y015
 
 @_typing.final
+class TokenUse(_message.Message):
+    """Use of a token: its calls of one method on one day, in one space and from one address."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAY_FIELD_NUMBER: _builtins.int
+    SPACE_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    REFUSED_CALLS_FIELD_NUMBER: _builtins.int
+    LAST_CALL_TIME_FIELD_NUMBER: _builtins.int
+    day: _builtins.str
+    """The day (UTC), as `2026-02-03`."""
+    space: _builtins.str
+    """The space of the calls; empty: they were refused before it counted, or it is one of too many."""
+    method: _builtins.str
+    """The method: `ConversationService.Load`."""
+    peer: _builtins.str
+    """The address that they came from, without its port: `ipv4:192.0.2.7`. It is that of a proxy or of
+    the page's server where one stands between. `others`: one of too many.
+    """
+    calls: _builtins.int
+    """Calls that were let in, whatever they came to. A stream is one call."""
+    refused_calls: _builtins.int
+    """Calls that were refused: because the token had ended or does not allow them, or for its limits."""
+    @_builtins.property
+    def last_call_time(self) -> _timestamp_pb2.Timestamp:
+        """Time at which the newest of them was made."""
+
+    def __init__(
+        self,
+        *,
+        day: _builtins.str = ...,
+        space: _builtins.str = ...,
+        method: _builtins.str = ...,
+        peer: _builtins.str = ...,
+        calls: _builtins.int = ...,
+        refused_calls: _builtins.int = ...,
+        last_call_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_call_time", b"last_call_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "day", b"day", "last_call_time", b"last_call_time", "method", b"method", "peer", b"peer", "refused_calls", b"refused_calls", "space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenUse: _TypeAlias = TokenUse  # noqa: Y015
+
+@_typing.final
 class JobFailure(_message.Message):
     """A conversation that a job could not deal with."""
 

@@ -21,6 +21,7 @@ from recollect_server.services.administration.verifications import (
     Verification,
     VerificationAdministration,
 )
+from recollect_server.services.token_uses import TokenUses
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.statistics import WHOLE, Statistics
 from recollect_server.storage.logs.kinds import Kind
@@ -55,10 +56,11 @@ class AdminHandlers(TokenHandlers):
         retention: RetentionAdministration,
         verifications: VerificationAdministration,
         tokens: Tokens,
+        uses: TokenUses,
         seal: CursorSeal,
         clock: Clock,
     ) -> None:
-        super().__init__(tokens, seal, clock)
+        super().__init__(tokens, uses, seal, clock)
         self._settings = settings
         self._spaces = spaces
         self._server = server

@@ -50,6 +50,7 @@ _NAMES = {
     IDENTITIES: "the identities",
     RETENTION: "the receipts of retention",
     "tokens": "the ledger of tokens",
+    "token-use": "the use of tokens",
     "changes": "the changes in the database",
     "shared": "the state that servers share",
     "vectors": "the vectors in the database",

@@ -179,7 +179,8 @@ export const GetCommunicationResponseSchema: GenMessage<GetCommunicationResponse
 export type SearchCommunicationsRequest = Message<"recollect.v1.SearchCommunicationsRequest"> & {
   /**
    * The words, in any language. 1 to 65536 bytes, not only spaces. Only the 128 rarest words are
-   * searched for; a query of nothing but stop words searches for those.
+   * searched for; a query of nothing but stop words searches for those. The last word may be the
+   * beginning of one, as in SearchRequest.
    *
    * @generated from field: string query = 1;
    */
