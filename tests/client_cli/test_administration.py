@@ -38,7 +38,9 @@ def test_settings_are_listed_set_and_reset(inside: Inside, server: RunningServer
     assert file.read_text() == "threads: 16\n"
 
 
-def test_spaces_jobs_and_statistics_are_printed(inside: Inside, client: Client) -> None:
+def test_spaces_jobs_and_statistics_are_printed(
+    inside: Inside, client: Client, server: RunningServer
+) -> None:
     client.conversations.create("web")
     [space] = inside("admin", "spaces", "list").lines
     assert (space["name"], space["conversations"]) == ("default", 1)
@@ -48,7 +50,10 @@ def test_spaces_jobs_and_statistics_are_printed(inside: Inside, client: Client) 
     assert "embedding" in inside("admin", "jobs", on_terminal=True).out
     [stats] = inside("admin", "stats").lines
     assert stats["space"]["conversations"] == 1
-    assert "conversations" in inside("admin", "stats", on_terminal=True).out
+    (server.folder / "conv-1.jsonl.torn").write_bytes(b"half a line")
+    shown = inside("admin", "stats", on_terminal=True).out
+    assert "torn files" in shown
+    assert "default/conversations/conv-1.jsonl.torn" in shown
 
 
 def test_tokens_are_created_listed_rotated_and_revoked(

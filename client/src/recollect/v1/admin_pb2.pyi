@@ -964,6 +964,7 @@ class SpaceStats(_message.Message):
     MOST_LIMITED_FIELD_NUMBER: _builtins.int
     HELD_MESSAGES_FIELD_NUMBER: _builtins.int
     HELD_BECAUSE_FIELD_NUMBER: _builtins.int
+    TORN_FILES_FIELD_NUMBER: _builtins.int
     space: _builtins.str
     """The space."""
     conversations: _builtins.int
@@ -979,9 +980,11 @@ class SpaceStats(_message.Message):
     not_indexed_yet: _builtins.int
     """Conversations whose newest lines are not indexed yet."""
     torn_transcripts: _builtins.int
-    """Transcripts that end within a line, as a crash leaves them; the next start cuts them."""
+    """Files with what a start cut off a log: an append that a crash cut short, for which nobody was
+    answered. They are kept until somebody removes them, or the conversation is deleted.
+    """
     torn_bytes: _builtins.int
-    """Bytes behind the last whole lines of those."""
+    """Bytes of those files."""
     unfinished_deletes: _builtins.int
     """Deletes that have begun and are not finished."""
     limited_senders: _builtins.int
@@ -1010,6 +1013,10 @@ class SpaceStats(_message.Message):
     def most_limited(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitedSender]:
         """The ones with the most refusals, at most 3."""
 
+    @_builtins.property
+    def torn_files(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Paths of the files that `torn_transcripts` counts, from the server's data folder on; at most 20."""
+
     def __init__(
         self,
         *,
@@ -1031,10 +1038,11 @@ class SpaceStats(_message.Message):
         most_limited: _abc.Iterable[Global___LimitedSender] | None = ...,
         held_messages: _builtins.int = ...,
         held_because: _builtins.str = ...,
+        torn_files: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["contexts", b"contexts", "embedding", b"embedding", "external", b"external", "notes", b"notes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contexts", b"contexts", "conversations", b"conversations", "embedding", b"embedding", "external", b"external", "held_because", b"held_because", "held_messages", b"held_messages", "index_bytes", b"index_bytes", "index_problem", b"index_problem", "limited_senders", b"limited_senders", "messages", b"messages", "most_limited", b"most_limited", "not_indexed_yet", b"not_indexed_yet", "notes", b"notes", "space", b"space", "torn_bytes", b"torn_bytes", "torn_transcripts", b"torn_transcripts", "transcript_bytes", b"transcript_bytes", "unfinished_deletes", b"unfinished_deletes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contexts", b"contexts", "conversations", b"conversations", "embedding", b"embedding", "external", b"external", "held_because", b"held_because", "held_messages", b"held_messages", "index_bytes", b"index_bytes", "index_problem", b"index_problem", "limited_senders", b"limited_senders", "messages", b"messages", "most_limited", b"most_limited", "not_indexed_yet", b"not_indexed_yet", "notes", b"notes", "space", b"space", "torn_bytes", b"torn_bytes", "torn_files", b"torn_files", "torn_transcripts", b"torn_transcripts", "transcript_bytes", b"transcript_bytes", "unfinished_deletes", b"unfinished_deletes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

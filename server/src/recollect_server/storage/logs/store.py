@@ -431,6 +431,11 @@ class LogStore(Protocol):
     def strays(self) -> list[str]:
         """Return the files that stand as logs and are none, each with why it is not read."""
 
+    def torn_files(self) -> dict[str, int]:
+        """Return the sizes of the files with what starts cut off logs, by their paths in the data
+        folder.
+        """
+
     def recover(
         self,
         log: str,
