@@ -10,6 +10,9 @@ COPY server server
 RUN python -m venv /opt/recollect \
     && /opt/recollect/bin/pip install --no-cache-dir --constraint constraints.txt \
        "./client[web]" "./server[encryption,postgres,s3]"
+# The commit of the sources, for versions: --build-arg COMMIT="$(git rev-parse HEAD)"
+ARG COMMIT=""
+RUN printf %s "$COMMIT" > "$(/opt/recollect/bin/python -c 'import recollect; print(recollect.__path__[0])')/COMMIT"
 
 FROM python:3.12-slim
 RUN useradd --system --uid 10001 --home-dir /data recollect \

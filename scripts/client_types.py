@@ -41,7 +41,7 @@ MODULES = {
         "EmbeddingStats NoteStats ContextStats ExternalStats LimitedSender SpaceStats "
         "ModelSpending LimitReached ServerStats Stats"
     ),
-    "admin/tokens": "TokenState Token TokenPage NewToken RotatedToken",
+    "admin/tokens": "TokenState Token TokenPage NewToken RotatedToken TokenUse TokenUsePage",
     "admin/verifications": "VerificationState VerificationProblem Verification",
     "channel": (
         "WhatsappOrigin EmailOrigin DiscordOrigin CliOrigin WebOrigin StoredInConversation "
@@ -111,6 +111,10 @@ ANSWERS = {
     ),
     "Stats": ("GetStatsResponse", "State of a space, and of the server."),
     "TokenPage": ("ListTokensResponse", "A page of tokens. Iterating over it gives the tokens."),
+    "TokenUsePage": (
+        "ListTokenUsesResponse",
+        "A page of the use of a token. Iterating over it gives its entries.",
+    ),
     "NewToken": (
         "CreateTokenResponse",
         "A new token with its secret, which nobody can learn again.",

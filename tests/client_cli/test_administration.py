@@ -6,6 +6,7 @@ from pathlib import Path
 import apsw
 from recollect import Client, Message, Role
 from recollect.cli.exits import NOT_FOUND, USAGE
+from recollect_server.domain.time import system_clock
 
 from tests.client_cli.conftest import Inside
 from tests.conftest import RunningServer
@@ -37,7 +38,9 @@ def test_settings_are_listed_set_and_reset(inside: Inside, server: RunningServer
     assert file.read_text() == "threads: 16\n"
 
 
-def test_spaces_jobs_and_statistics_are_printed(inside: Inside, client: Client) -> None:
+def test_spaces_jobs_and_statistics_are_printed(
+    inside: Inside, client: Client, server: RunningServer
+) -> None:
     client.conversations.create("web")
     [space] = inside("admin", "spaces", "list").lines
     assert (space["name"], space["conversations"]) == ("default", 1)
@@ -47,12 +50,16 @@ def test_spaces_jobs_and_statistics_are_printed(inside: Inside, client: Client) 
     assert "embedding" in inside("admin", "jobs", on_terminal=True).out
     [stats] = inside("admin", "stats").lines
     assert stats["space"]["conversations"] == 1
-    assert "conversations" in inside("admin", "stats", on_terminal=True).out
+    (server.folder / "conv-1.jsonl.torn").write_bytes(b"half a line")
+    shown = inside("admin", "stats", on_terminal=True).out
+    assert "torn files" in shown
+    assert "default/conversations/conv-1.jsonl.torn" in shown
 
 
 def test_tokens_are_created_listed_rotated_and_revoked(
     inside: Inside, server: RunningServer
 ) -> None:
+    server.clock.move(system_clock() - server.clock())  # the command reads it too
     made = inside("admin", "tokens", "create", "--kind", "admin", "--for-space", "*").lines[0]
     with inside.patch.context() as patch:
         patch.setenv("RECOLLECT_TOKEN", made["secret"])
@@ -71,6 +78,11 @@ def test_tokens_are_created_listed_rotated_and_revoked(
         )
         assert inside("admin", "tokens", "rotate", wall["id"]).lines[0]["replaces"] == wall["id"]
         assert "revoked" in inside("admin", "tokens", "revoke", wall["id"], on_terminal=True).out
+        assert "not used" in inside("admin", "tokens", "use", wall["id"], on_terminal=True).out
+        own = inside("admin", "tokens", "use", made["id"], "--since", "1d")
+        assert own.lines[0]["method"] == "AdminService.CreateToken"
+        shown = inside("admin", "tokens", "use", made["id"], on_terminal=True).out
+        assert "AdminService.RotateToken" in shown
         assert inside("admin", "tokens", "revoke", "0" * 12).code == NOT_FOUND
         assert "the wall" in inside("admin", "tokens", "list", "--all", on_terminal=True).out
         [brain] = inside("admin", "tokens", "create", "--kind", "brain").lines

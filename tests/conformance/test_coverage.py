@@ -45,7 +45,7 @@ NOT_BY_A_REQUEST = {
 
 ANSWERED_ELSEWHERE = {
     f"AdminService/{name}": "tests/administration/test_tokens.py"
-    for name in ("CreateToken", "RevokeToken", "RotateToken")
+    for name in ("CreateToken", "RevokeToken", "RotateToken", "ListTokenUses")
 } | {
     "AdminService/Backup": "tests/administration/test_backups.py",
     "RecallService/RemoveProfileStatement": "tests/context/test_profile.py",

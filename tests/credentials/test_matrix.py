@@ -69,6 +69,7 @@ ALLOWED = {
     "AdminService.CreateToken": "admin",
     "AdminService.RevokeToken": "admin",
     "AdminService.RotateToken": "admin",
+    "AdminService.ListTokenUses": "admin",
     "AdminService.CreateSpace": "admin",
     "AdminService.DeleteSpace": "admin",
     "AdminService.Backup": "admin",

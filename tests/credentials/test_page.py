@@ -14,8 +14,8 @@ _ID = re.compile(r"(?<![0-9A-Za-z])[0-9a-z]{12}(?![0-9A-Za-z])")
 
 
 def examples() -> list[tuple[str, list[str]]]:
-    """Return each command of the page with the lines that it shows of its output."""
-    (block,) = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    """Return each command of the first block with the lines that it shows of its output."""
+    block, *_ = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     parts = [part.splitlines() for part in block.removeprefix("$ ").split("\n$ ")]
     return [(command, lines) for command, *lines in parts]
 

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Unauthenticated
+from recollect_server.domain.time import DAY, system_clock
+from recollect_server.services.token_uses import KEPT_DAYS
+from recollect_server.storage.postgres.session import Session, T, Work
+from recollect_server.storage.postgres.token_uses import PostgresTokenUses
+from recollect_server.storage.token_uses import CallCount, CallGroup, TokenUse
 
-from tests.conftest import Start
+from tests.conftest import MovableClock, Start
 from tests.postgres import Postgres
 from tests.server_cli.conftest import run
 from tests.waiting import until
@@ -73,6 +78,48 @@ def test_a_token_made_beside_the_server_counts_at_once_and_a_revoked_one_within_
     assert listed(again.target, admin)
     assert not listed(again.target, token)
     assert not listed(again.target, None)
+
+
+def test_uses_of_a_token_at_two_servers_are_added_up_and_kept_in_the_database(
+    postgres: Postgres, start_server: Start, tmp_path: Path, clock: MovableClock
+) -> None:
+    clock.move(system_clock() - clock())  # which the command reads
+    url = postgres.new_database()
+    store = ("--store", url, "--data-dir", tmp_path / "of the command")
+    token = run("token", "create", "--kind", "brain", *store).stdout.strip()
+    servers = [start_server(store=url, data_dir=tmp_path / name) for name in ("one", "two")]
+    for server in (*servers, servers[0]):
+        assert listed(server.target, token)
+    for server in servers:
+        server.stop()
+    [use] = json.loads(run("token", "use", token, "--json", *store).stdout)
+    assert (use["method"], use["calls"], use["refused"]) == ("ConversationService.List", 3, 0)
+    assert not list(tmp_path.rglob("token-use.*"))
+    clock.move(KEPT_DAYS * DAY)
+    again = start_server(store=url, data_dir=tmp_path / "one")
+    assert listed(again.target, token)
+    again.stop()
+    assert postgres.execute("SELECT day FROM recollect.token_uses", url) == [(clock() // DAY,)]
+
+
+def test_a_batch_of_uses_that_is_repeated_counts_once(postgres: Postgres, tmp_path: Path) -> None:
+    """As where the connection is lost before the answer comes."""
+    url = postgres.new_database()
+    run("token", "list", "--store", url, "--data-dir", tmp_path)  # makes the schema
+    session = Session(url)
+
+    class Repeating:
+        def run(self, work: Work[T]) -> T:
+            session.run(work)
+            return session.run(work)
+
+    group = CallGroup("a" * 12, "default", "ConversationService.List", "ipv4:192.0.2.7")
+    uses = PostgresTokenUses(Repeating())
+    for last in (9, 7):
+        uses.add(1, {group: CallCount(2, 1, last)})
+    assert list(uses.read(group.token_id, 1, 1)) == [TokenUse(1, group, CallCount(4, 2, 9))]
+    assert list(uses.read(group.token_id, 2, 3)) == []
+    session.close()
 
 
 def test_a_token_that_a_standby_never_got_is_worth_nothing_and_one_revoked_there_must_be_again(

@@ -16,24 +16,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Client, EmailOrigin, Message, Party
+from recollect import Client, EmailOrigin, Message, Party, Unauthenticated
+from recollect_server.domain.time import system_clock
 
 from tests.client_cli.test_import_agents import CLAUDE_CODE, lines_of
 from tests.client_cli.test_import_people import CHAT
 from tests.client_cli.test_import_products import simple, zipped
 from tests.conftest import RunningServer, Start
+from tests.credentials.conftest import grant, tokens_of
 from tests.postgres import Postgres
 from tests.programs import CLIENT, SERVER, Forked, ran
 from tests.server_cli.test_bucket import KEY, SECRET, store
+from tests.waiting import until
 
 __all__ = ["store"]
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXTS = {
     "guides/administration": ("admin verify", "admin jobs", "token create --kind admin"),
-    "guides/credentials": ("token rotate", "--limit", "--since"),
+    "guides/credentials": ("token rotate", "--limit", "token use", "audit --since"),
     "guides/deleting": ("--party hanan", "delete-many", "retention preview"),
     "guides/import-export": ("jq -c", "recollect export --folder", "chatgpt-export.zip --dry-run"),
+    "guides/leaked-token": (
+        *("token revoke", "token list", "token use jbb5fkk7dn4l\n", "communications list"),
+        *("jq -c", "recollect recent", "token-use.json"),
+    ),
     "guides/postgresql": ("recollect-server migrate", "token create"),
     "operations/monitoring": ("token create --kind monitor",),
     "operations": (
@@ -258,7 +265,50 @@ def test_the_blocks_of_credentials_run(shell: Shell, conversation: str) -> None:
     printed = list(shell.run(page, "token rotate").values())
     assert [len(it.splitlines()) for it in printed] == [2, 2, 2, 3, 1]
     shell.run(page, "--limit")
-    assert "token" in str(shell.run(page, "--since"))
+    assert "0 calls let in" in str(shell.run(page, "token use"))
+    assert "token" in str(shell.run(page, "audit --since"))
+
+
+@needs_jq
+def test_the_blocks_about_a_leaked_token_show_what_was_done_with_it(
+    shell: Shell, server: RunningServer, conversation: str, home: Path
+) -> None:
+    page = "guides/leaked-token"
+    server.clock.move(system_clock() - server.clock())  # which the commands read
+    tokens = tokens_of(server.data_dir, server.clock)
+    leaked, text = tokens.create(grant("brain"))
+    shell.instead["jbb5fkk7dn4l"] = leaked.id
+    shell.env["RECOLLECT_TOKEN"] = tokens.create(grant("admin", "*"))[1]
+    with Client(server.target, token=text) as thief:
+        thief.conversations.load(conversation)
+        thief.conversations.delete(thief.conversations.create("web").id)
+        shell.run(page, "token revoke")
+        until(lambda: _is_refused(thief, conversation))
+    with Client(server.target, token=shell.env["RECOLLECT_TOKEN"]) as own:
+        list(own.admin.list_token_uses(leaked.id))  # which writes the counts down
+    [listed] = shell.run(page, "token list").values()
+    assert f"id={leaked.id} kind=brain spaces=default state=revoked" in listed
+    [use] = shell.run(page, "token use jbb5fkk7dn4l\n").values()
+    assert "method=ConversationService.Load space=default peer=ipv4:" in use
+    assert re.search(r"\d+ calls let in and 1 refused", use)
+    assert conversation in str(shell.run(page, "communications list"))
+    [changed] = shell.run(page, "jq -c").values()
+    records = [json.loads(it) for it in changed.splitlines()]
+    assert [it["method"].split(".")[1] for it in records] == ["Delete", "Load"]
+    shell.run(page, "recollect recent")
+    shell.run(page, "token-use.json")
+    [refused] = [it for it in json.loads((home / "token-use.json").read_text()) if it["refused"]]
+    assert refused["method"] == "ConversationService.Load"
+
+
+def _is_refused(client: Client, conversation: str) -> bool:
+    """Load a conversation; return whether the client's token was refused as a revoked one."""
+    try:
+        client.conversations.load(conversation)
+    except Unauthenticated as error:
+        return "was revoked" in str(error)
+    else:
+        return False
 
 
 def test_the_blocks_of_deleting_run(shell: Shell, client: Client, home: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server import app
@@ -295,6 +296,11 @@ def test_beyond_loopback_metrics_need_tls_and_a_token(start_server: Start) -> No
     )
     assert get(url, Authorization="Bearer rcl_x_y")[0] == 401
     assert get(url, Authorization=f"Bearer {monitor}")[0] == 200
+    with Client(server.target, token=token(data_dir, "admin", "*")) as client:
+        for text, counts in ((monitor, (1, 0)), (brain, (0, 1))):
+            [use] = client.admin.list_token_uses(text.split("_")[1])
+            assert (use.method, use.calls, use.refused_calls) == ("GET /metrics", *counts)
+            assert use.peer == f"ipv4:{LOOPBACK}"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import apsw
 import pytest
+from recollect import Client
+from recollect.cli.administration.upkeep import TORN_ADVICE
 from recollect_server import app
 from recollect_server.domain.snippets import without_marks
 from recollect_server.storage.index.file import break_seal, keep_ends, remove_files
@@ -221,18 +223,41 @@ def test_a_damaged_line_of_the_last_batch_costs_itself_where_an_index_is_made_an
     assert not list(server.folder.glob("*.ends*"))
 
 
-def test_verify_names_what_was_cut_off_and_counts_it_as_no_problem(
-    service: Service, server: RunningServer, start_server: Start
+def test_what_was_cut_off_is_named_with_what_to_do_until_somebody_removes_it(
+    service: Service, server: RunningServer, start_server: Start, no_log: None
 ) -> None:
     conversation_id = service.conversation_of("one")
+    with Client(server.target) as client:
+        client.recall.set_anchor("key", "value")
     server.stop()
-    with transcript(server, conversation_id).open("ab") as file:
-        file.write(b"half a line")
-    start_server().stop()
-    verified = run("verify", "--data-dir", server.data_dir)
+    space = server.folder.parent
+    files = [
+        f"{space.name}/anchors.jsonl.torn",
+        f"{space.name}/conversations/{conversation_id}.jsonl.torn",
+    ]
+    for file in files:
+        with (server.data_dir / file.removesuffix(".torn")).open("ab") as log:
+            log.write(b"half a line")
+    again = start_server()
+    options = ("--data-dir", server.data_dir)
+    with Client(again.target) as client:
+        stats = client.admin.get_stats().space
+        assert (stats.torn_transcripts, stats.torn_bytes) == (2, 22)
+        assert list(stats.torn_files) == files
+    live = run("verify", *options)  # which asks the server
+    again.stop()
+    verified, counted = run("verify", *options), run("stats", *options)
     assert (verified.exit_code, "0 problems" in verified.stdout) == (0, True)
-    name = f"{conversation_id}.jsonl.torn"
-    assert f"11 bytes that a start cut off {conversation_id} are in {name}" in verified.stdout
+    assert "torn_tails: 2 files, 22 bytes\n" in counted.stdout
+    for file in files:
+        assert f"{file} has what a start cut off a log. {TORN_ADVICE}" in live.stderr
+        assert (
+            f"11 bytes that a start cut off a log are in {file}. {TORN_ADVICE}" in verified.stdout
+        )
+        assert f"torn_tail {file}: 11 bytes. {TORN_ADVICE}\n" in counted.stdout
+        (server.data_dir / file).unlink()
+    assert "torn" not in run("verify", *options).stdout
+    assert "torn_tails: 0 files, 0 bytes\ndeletes" in run("stats", *options).stdout
 
 
 def test_a_lost_newline_is_restored(

@@ -22,8 +22,8 @@ from tests.server_cli.conftest import run
 __all__ = ["connect"]
 
 SENTENCE = (
-    r"%s was written by Recollect 9\.8\.7, in format 99, and this server \(\d+\.\d+\.\d+\) reads"
-    r" formats up to 3: run 9\.8\.7 or a later version, or restore a backup that is older than the"
+    r"%s was written by Recollect 9\.8\.7, in format 99, and this server \(\d+\.\d+\.\d+(?:\+g\w+)?\)"
+    r" reads formats up to 3: run 9\.8\.7 or a later version, or restore a backup that is older than the"
     r" upgrade into another folder"
 )
 

@@ -257,6 +257,21 @@ def test_health_shows_the_parts_the_jobs_and_the_spaces(window: Browsing) -> Non
     page.close()
 
 
+def test_health_names_what_a_crash_left_until_the_file_is_removed(
+    stage: Stage, window: Browsing
+) -> None:
+    name = "default/conversations/conv-1.jsonl.torn"
+    file = stage.server.data_dir / name
+    file.write_bytes(b"half a line")
+    page = window.tab("/health", ".overall")
+    page.wait_for_selector(f"text={name}")
+    assert "1 file has what a crash left" in page.locator("main").inner_text()
+    file.unlink()
+    page.reload()
+    page.wait_for_selector(".overall >> text=Everything works")
+    page.close()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_view_shuts_anybody_out(window: Browsing, width: int) -> None:
     page = window.tab()

@@ -18,12 +18,15 @@ from importlib import import_module
 from pkgutil import extend_path
 from typing import TYPE_CHECKING
 
+from recollect._commit import suffix
+
 # The command line, the adapters, the MCP server and the page are distributions of their own
 # (`packages/`): each adds a package to this one, wherever it is installed. In place, so that the
 # module's spec says the same.
 __path__[:] = extend_path(__path__, __name__)
 
 __version__ = "0.1.0"
+__version__ += suffix()
 
 if TYPE_CHECKING:
     from recollect._async.client import AsyncClient
@@ -74,6 +77,8 @@ if TYPE_CHECKING:
         Token,
         TokenPage,
         TokenState,
+        TokenUse,
+        TokenUsePage,
     )
     from recollect._types.admin.verifications import (
         Verification,
@@ -394,6 +399,8 @@ __all__ = [
     "Token",
     "TokenPage",
     "TokenState",
+    "TokenUse",
+    "TokenUsePage",
     "ToolCall",
     "Topic",
     "TopicPage",

@@ -51,6 +51,11 @@ type AdminServiceClient interface {
 	// Create a token that allows the same as another one, which stays valid for a while. The rules of
 	// CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
 	RotateToken(ctx context.Context, in *RotateTokenRequest, opts ...grpc.CallOption) (*RotateTokenResponse, error)
+	// List the use of a token, also of one that ended: its calls by day, space, method and address, the
+	// newest day first, in pages. Counts are kept for 90 days, and hold no text and no argument of a
+	// call. Those of other servers over the same database, and of one that is killed, may lack the
+	// newest 10 seconds. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+	ListTokenUses(ctx context.Context, in *ListTokenUsesRequest, opts ...grpc.CallOption) (*ListTokenUsesResponse, error)
 	// Return what a space holds and what is left to do there. A token for every space also gets what
 	// concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
@@ -183,6 +188,15 @@ func (c *adminServiceClient) RotateToken(ctx context.Context, in *RotateTokenReq
 	return out, nil
 }
 
+func (c *adminServiceClient) ListTokenUses(ctx context.Context, in *ListTokenUsesRequest, opts ...grpc.CallOption) (*ListTokenUsesResponse, error) {
+	out := new(ListTokenUsesResponse)
+	err := c.cc.Invoke(ctx, "/recollect.v1.AdminService/ListTokenUses", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error) {
 	out := new(GetStatsResponse)
 	err := c.cc.Invoke(ctx, "/recollect.v1.AdminService/GetStats", in, out, opts...)
@@ -293,6 +307,11 @@ type AdminServiceServer interface {
 	// Create a token that allows the same as another one, which stays valid for a while. The rules of
 	// CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
 	RotateToken(context.Context, *RotateTokenRequest) (*RotateTokenResponse, error)
+	// List the use of a token, also of one that ended: its calls by day, space, method and address, the
+	// newest day first, in pages. Counts are kept for 90 days, and hold no text and no argument of a
+	// call. Those of other servers over the same database, and of one that is killed, may lack the
+	// newest 10 seconds. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+	ListTokenUses(context.Context, *ListTokenUsesRequest) (*ListTokenUsesResponse, error)
 	// Return what a space holds and what is left to do there. A token for every space also gets what
 	// concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
@@ -361,6 +380,9 @@ func (UnimplementedAdminServiceServer) RevokeToken(context.Context, *RevokeToken
 }
 func (UnimplementedAdminServiceServer) RotateToken(context.Context, *RotateTokenRequest) (*RotateTokenResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method RotateToken not implemented")
+}
+func (UnimplementedAdminServiceServer) ListTokenUses(context.Context, *ListTokenUsesRequest) (*ListTokenUsesResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListTokenUses not implemented")
 }
 func (UnimplementedAdminServiceServer) GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetStats not implemented")
@@ -579,6 +601,24 @@ func _AdminService_RotateToken_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ListTokenUses_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTokenUsesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListTokenUses(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/recollect.v1.AdminService/ListTokenUses",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListTokenUses(ctx, req.(*ListTokenUsesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_GetStats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetStatsRequest)
 	if err := dec(in); err != nil {
@@ -766,6 +806,10 @@ var _AdminService_serviceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RotateToken",
 			Handler:    _AdminService_RotateToken_Handler,
+		},
+		{
+			MethodName: "ListTokenUses",
+			Handler:    _AdminService_ListTokenUses_Handler,
 		},
 		{
 			MethodName: "GetStats",

@@ -4,4 +4,7 @@ The package has layers, each importing only from those below (`pyproject.toml` e
 `cli` > `app` > `transport`, `jobs` > `services` > `storage`, `inference` > `domain`.
 """
 
+from recollect._commit import suffix
+
 __version__ = "0.1.0"
+__version__ += suffix()

@@ -542,7 +542,8 @@ export const en = {
     whole: "All are whole.",
     held: (n: number, reason: string) =>
       `${count(n, "message is", "messages are")} kept in memory and written as soon as there is room: ${reason}`,
-    torn: (n: number, size: string) => `${count(n, "transcript ends", "transcripts end")} with a message that was not written whole (${size}); the next start removes it`,
+    torn: (n: number, size: string, files: string) =>
+      `${count(n, "file has", "files have")} what a crash left of messages that were not written whole (${size}), and nobody was told that they were. Look whether one is missed, and remove on the server's machine: ${files}`,
     noDeletes: "None is unfinished.",
     deletes: (n: number) => `${count(n, "delete has", "deletes have")} begun and not finished`,
     external: (n: number, open: number) => `${count(n, "exchange", "exchanges")}, ${count(open, "open question", "open questions")}`,

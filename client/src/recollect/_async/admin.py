@@ -28,7 +28,14 @@ from recollect._types.admin.spaces import (
 from recollect._types.admin.stats import (
     Stats,
 )
-from recollect._types.admin.tokens import NewToken, RotatedToken, Token, TokenPage
+from recollect._types.admin.tokens import (
+    NewToken,
+    RotatedToken,
+    Token,
+    TokenPage,
+    TokenUse,
+    TokenUsePage,
+)
 from recollect._types.admin.verifications import (
     Verification,
 )
@@ -293,6 +300,56 @@ class Admin:
         """
         return await self._invoker.run(
             calls.ROTATE_TOKEN(token_id=token_id, expire_time=expire_time, overlap=overlap), timeout
+        )
+
+    def list_token_uses(
+        self,
+        token_id: str,
+        *,
+        start_time: datetime | None = None,
+        end_time: datetime | None = None,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[TokenUse]:
+        """Iterate over the use of a token: its calls by day, space, method and address, the newest
+        day first, page by page. `timeout` bounds each page.
+
+        >>> async for use in client.admin.list_token_uses(created.token.id):
+        ...     print(use.day, use.method, use.peer, use.calls, use.refused_calls)
+        """
+        return self._invoker.iterate(
+            calls.LIST_TOKEN_USES(
+                token_id=token_id, start_time=start_time, end_time=end_time, page_size=page_size
+            ),
+            timeout,
+        )
+
+    async def list_token_uses_page(
+        self,
+        token_id: str,
+        *,
+        page_token: str | None = None,
+        start_time: datetime | None = None,
+        end_time: datetime | None = None,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> TokenUsePage:
+        """Return one page of `list_token_uses`: the first, or with `page_token` the one after
+        another, with the same filters.
+
+        >>> page = await client.admin.list_token_uses_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = await client.admin.list_token_uses_page(page_size=20, page_token=token)
+        """
+        return await self._invoker.run(
+            calls.LIST_TOKEN_USES(
+                token_id=token_id,
+                start_time=start_time,
+                end_time=end_time,
+                page_size=page_size,
+                page_token=page_token,
+            ),
+            timeout,
         )
 
     async def backup(

@@ -27,7 +27,13 @@ from recollect._types.admin.spaces import (
 from recollect._types.admin.stats import (
     Stats,
 )
-from recollect._types.admin.tokens import NewToken, RotatedToken, Token, TokenPage
+from recollect._types.admin.tokens import (
+    NewToken,
+    RotatedToken,
+    Token,
+    TokenPage,
+    TokenUsePage,
+)
 from recollect._types.admin.verifications import (
     Verification,
 )
@@ -111,6 +117,7 @@ LIST_TOKENS = _admin("ListTokens", reading(TokenPage))
 CREATE_TOKEN = _admin("CreateToken", reading(NewToken))
 REVOKE_TOKEN = _admin("RevokeToken", reading(Token, "token"))
 ROTATE_TOKEN = _admin("RotateToken", reading(RotatedToken))
+LIST_TOKEN_USES = _admin("ListTokenUses", reading(TokenUsePage))
 BACKUP = _admin("Backup", reading(Backup))
 LIST_JOBS = _admin("ListJobs", answers.several(Job, "jobs"))
 GET_STATS = _admin("GetStats", reading(Stats))

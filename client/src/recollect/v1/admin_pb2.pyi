@@ -615,6 +615,56 @@ class Token(_message.Message):
 Global___Token: _TypeAlias = Token  # noqa: Y015
 
 @_typing.final
+class TokenUse(_message.Message):
+    """Use of a token: its calls of one method on one day, in one space and from one address."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAY_FIELD_NUMBER: _builtins.int
+    SPACE_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    REFUSED_CALLS_FIELD_NUMBER: _builtins.int
+    LAST_CALL_TIME_FIELD_NUMBER: _builtins.int
+    day: _builtins.str
+    """The day (UTC), as `2026-02-03`."""
+    space: _builtins.str
+    """The space of the calls; empty: they were refused before it counted, or it is one of too many."""
+    method: _builtins.str
+    """The method: `ConversationService.Load`."""
+    peer: _builtins.str
+    """The address that they came from, without its port: `ipv4:192.0.2.7`. It is that of a proxy or of
+    the page's server where one stands between. `others`: one of too many.
+    """
+    calls: _builtins.int
+    """Calls that were let in, whatever they came to. A stream is one call."""
+    refused_calls: _builtins.int
+    """Calls that were refused: because the token had ended or does not allow them, or for its limits."""
+    @_builtins.property
+    def last_call_time(self) -> _timestamp_pb2.Timestamp:
+        """Time at which the newest of them was made."""
+
+    def __init__(
+        self,
+        *,
+        day: _builtins.str = ...,
+        space: _builtins.str = ...,
+        method: _builtins.str = ...,
+        peer: _builtins.str = ...,
+        calls: _builtins.int = ...,
+        refused_calls: _builtins.int = ...,
+        last_call_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_call_time", b"last_call_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "day", b"day", "last_call_time", b"last_call_time", "method", b"method", "peer", b"peer", "refused_calls", b"refused_calls", "space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenUse: _TypeAlias = TokenUse  # noqa: Y015
+
+@_typing.final
 class JobFailure(_message.Message):
     """A conversation that a job could not deal with."""
 
@@ -914,6 +964,7 @@ class SpaceStats(_message.Message):
     MOST_LIMITED_FIELD_NUMBER: _builtins.int
     HELD_MESSAGES_FIELD_NUMBER: _builtins.int
     HELD_BECAUSE_FIELD_NUMBER: _builtins.int
+    TORN_FILES_FIELD_NUMBER: _builtins.int
     space: _builtins.str
     """The space."""
     conversations: _builtins.int
@@ -929,9 +980,11 @@ class SpaceStats(_message.Message):
     not_indexed_yet: _builtins.int
     """Conversations whose newest lines are not indexed yet."""
     torn_transcripts: _builtins.int
-    """Transcripts that end within a line, as a crash leaves them; the next start cuts them."""
+    """Files with what a start cut off a log: an append that a crash cut short, for which nobody was
+    answered. They are kept until somebody removes them, or the conversation is deleted.
+    """
     torn_bytes: _builtins.int
-    """Bytes behind the last whole lines of those."""
+    """Bytes of those files."""
     unfinished_deletes: _builtins.int
     """Deletes that have begun and are not finished."""
     limited_senders: _builtins.int
@@ -960,6 +1013,10 @@ class SpaceStats(_message.Message):
     def most_limited(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitedSender]:
         """The ones with the most refusals, at most 3."""
 
+    @_builtins.property
+    def torn_files(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Paths of the files that `torn_transcripts` counts, from the server's data folder on; at most 20."""
+
     def __init__(
         self,
         *,
@@ -981,10 +1038,11 @@ class SpaceStats(_message.Message):
         most_limited: _abc.Iterable[Global___LimitedSender] | None = ...,
         held_messages: _builtins.int = ...,
         held_because: _builtins.str = ...,
+        torn_files: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["contexts", b"contexts", "embedding", b"embedding", "external", b"external", "notes", b"notes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contexts", b"contexts", "conversations", b"conversations", "embedding", b"embedding", "external", b"external", "held_because", b"held_because", "held_messages", b"held_messages", "index_bytes", b"index_bytes", "index_problem", b"index_problem", "limited_senders", b"limited_senders", "messages", b"messages", "most_limited", b"most_limited", "not_indexed_yet", b"not_indexed_yet", "notes", b"notes", "space", b"space", "torn_bytes", b"torn_bytes", "torn_transcripts", b"torn_transcripts", "transcript_bytes", b"transcript_bytes", "unfinished_deletes", b"unfinished_deletes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contexts", b"contexts", "conversations", b"conversations", "embedding", b"embedding", "external", b"external", "held_because", b"held_because", "held_messages", b"held_messages", "index_bytes", b"index_bytes", "index_problem", b"index_problem", "limited_senders", b"limited_senders", "messages", b"messages", "most_limited", b"most_limited", "not_indexed_yet", b"not_indexed_yet", "notes", b"notes", "space", b"space", "torn_bytes", b"torn_bytes", "torn_files", b"torn_files", "torn_transcripts", b"torn_transcripts", "transcript_bytes", b"transcript_bytes", "unfinished_deletes", b"unfinished_deletes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -812,6 +812,78 @@ class RotateTokenResponse(_message.Message):
 Global___RotateTokenResponse: _TypeAlias = RotateTokenResponse  # noqa: Y015
 
 @_typing.final
+class ListTokenUsesRequest(_message.Message):
+    """Request for a page of the use of a token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.str
+    """Id of the token."""
+    page_size: _builtins.int
+    """Number of entries; at most 500. Unset means 50."""
+    page_token: _builtins.str
+    """`next_page_token` of the page before, asked for with the same `token_id` and times."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """Only of the day (UTC) with this moment, and of later ones. Unset means all that is kept."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Only of days that began before this moment. Later than `start_time` if both are set. Unset means
+        now.
+        """
+
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "page_size", b"page_size", "page_token", b"page_token", "start_time", b"start_time", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTokenUsesRequest: _TypeAlias = ListTokenUsesRequest  # noqa: Y015
+
+@_typing.final
+class ListTokenUsesResponse(_message.Message):
+    """A page of the use of a token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Asks for the page that follows; empty: there is none."""
+    @_builtins.property
+    def uses(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.TokenUse]:
+        """The entries: the newest day first, then by space, method and address."""
+
+    def __init__(
+        self,
+        *,
+        uses: _abc.Iterable[_admin_pb2.TokenUse] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "uses", b"uses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTokenUsesResponse: _TypeAlias = ListTokenUsesResponse  # noqa: Y015
+
+@_typing.final
 class BackupRequest(_message.Message):
     """Request for a backup."""
 

@@ -94,6 +94,11 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.RotateTokenRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.RotateTokenResponse.FromString,
                 _registered_method=True)
+        self.ListTokenUses = channel.unary_unary(
+                '/recollect.v1.AdminService/ListTokenUses',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListTokenUsesRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListTokenUsesResponse.FromString,
+                _registered_method=True)
         self.GetStats = channel.unary_unary(
                 '/recollect.v1.AdminService/GetStats',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.SerializeToString,
@@ -233,6 +238,16 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTokenUses(self, request, context):
+        """List the use of a token, also of one that ended: its calls by day, space, method and address, the
+        newest day first, in pages. Counts are kept for 90 days, and hold no text and no argument of a
+        call. Those of other servers over the same database, and of one that is killed, may lack the
+        newest 10 seconds. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStats(self, request, context):
         """Return what a space holds and what is left to do there. A token for every space also gets what
         concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
@@ -357,6 +372,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RotateToken,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.RotateTokenRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.RotateTokenResponse.SerializeToString,
+            ),
+            'ListTokenUses': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokenUses,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListTokenUsesRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListTokenUsesResponse.SerializeToString,
             ),
             'GetStats': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStats,
@@ -679,6 +699,33 @@ class AdminService(object):
             '/recollect.v1.AdminService/RotateToken',
             recollect_dot_v1_dot_admin__service__pb2.RotateTokenRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.RotateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTokenUses(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/ListTokenUses',
+            recollect_dot_v1_dot_admin__service__pb2.ListTokenUsesRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.ListTokenUsesResponse.FromString,
             options,
             channel_credentials,
             insecure,

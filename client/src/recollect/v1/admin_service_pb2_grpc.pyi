@@ -83,6 +83,12 @@ class AdminServiceStub:
     """Create a token that allows the same as another one, which stays valid for a while. The rules of
     CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
     """
+    ListTokenUses: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokenUsesRequest, _admin_service_pb2.ListTokenUsesResponse]
+    """List the use of a token, also of one that ended: its calls by day, space, method and address, the
+    newest day first, in pages. Counts are kept for 90 days, and hold no text and no argument of a
+    call. Those of other servers over the same database, and of one that is killed, may lack the
+    newest 10 seconds. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+    """
     GetStats: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]
     """Return what a space holds and what is left to do there. A token for every space also gets what
     concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
@@ -177,6 +183,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     RotateToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RotateTokenRequest, _admin_service_pb2.RotateTokenResponse]  # type: ignore[assignment]
     """Create a token that allows the same as another one, which stays valid for a while. The rules of
     CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+    """
+    ListTokenUses: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokenUsesRequest, _admin_service_pb2.ListTokenUsesResponse]  # type: ignore[assignment]
+    """List the use of a token, also of one that ended: its calls by day, space, method and address, the
+    newest day first, in pages. Counts are kept for 90 days, and hold no text and no argument of a
+    call. Those of other servers over the same database, and of one that is killed, may lack the
+    newest 10 seconds. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
     """
     GetStats: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Return what a space holds and what is left to do there. A token for every space also gets what
@@ -329,6 +341,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.RotateTokenResponse, _abc.Awaitable[_admin_service_pb2.RotateTokenResponse]]:
         """Create a token that allows the same as another one, which stays valid for a while. The rules of
         CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+        """
+
+    @_abc_1.abstractmethod
+    def ListTokenUses(
+        self,
+        request: _admin_service_pb2.ListTokenUsesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListTokenUsesResponse, _abc.Awaitable[_admin_service_pb2.ListTokenUsesResponse]]:
+        """List the use of a token, also of one that ended: its calls by day, space, method and address, the
+        newest day first, in pages. Counts are kept for 90 days, and hold no text and no argument of a
+        call. Those of other servers over the same database, and of one that is killed, may lack the
+        newest 10 seconds. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
         """
 
     @_abc_1.abstractmethod

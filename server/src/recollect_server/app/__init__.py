@@ -59,6 +59,7 @@ from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.retention import NewRules, RetentionGrace
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces.spaces import Lease, Spaces
+from recollect_server.services.token_uses import TokenUses
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import (
     COMPARED_AT_ONCE,
@@ -198,11 +199,12 @@ def _start(
     watch.start()
     stops.append(watch.stop)
     stores, tokens = _open_data(live, lock, clock, stops)
-    gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
+    uses = TokenUses(stores.token_uses(), clock)
+    gate = Gate(settings.space, tokens, uses, token_required=settings.auth == "required")
     pages = _open_pages(settings, stores, tokens, gate, stops)
     audit = Audit(AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files), clock)
     limiter = Limiter(clock, live.view(_allowances), tokens.limits_of, UsageFile(settings.data_dir))
-    stops.append(Bookkeeper(limiter, audit, clock).stop)
+    stops.append(Bookkeeper(limiter, audit, uses, clock).stop)
     streams = Streams(
         StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds()),
         pages.telemetry,
@@ -249,7 +251,7 @@ def _start(
     with _default_space(spaces, settings) as space:
         recovered = space.recovered
         administered = Administered(
-            live, stores, clock, tokens, limiter, new_rules, spaces, streams, verifications
+            live, stores, clock, tokens, uses, limiter, new_rules, spaces, streams, verifications
         )
         server = _server(shared, gate, audit, administered)
     _start_jobs(shared, spaces, stops)
@@ -396,6 +398,7 @@ def _server(shared: Shared, gate: Gate, audit: Audit, administered: Administered
         rules=Rules(
             shared.limiter,
             audit,
+            administered.uses,
             SizeLimits(live.now.max_message_bytes, live.now.max_batch_bytes),
             shared.clock,
         ),

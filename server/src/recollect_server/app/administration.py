@@ -27,6 +27,7 @@ from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.retention import NewRules
 from recollect_server.services.spaces.spaces import Spaces
+from recollect_server.services.token_uses import TokenUses
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings
 from recollect_server.storage.audit import AuditLog
@@ -51,6 +52,7 @@ class Administered:
     stores: Stores
     clock: Clock
     tokens: Tokens
+    uses: TokenUses
     limiter: Limiter
     new_rules: NewRules
     spaces: Spaces[Any]
@@ -91,6 +93,7 @@ def admin_handlers(parts: Administered) -> AdminHandlers:
         ),
         parts.verifications,
         parts.tokens,
+        parts.uses,
         _SEAL,
         parts.clock,
     )
@@ -124,6 +127,11 @@ def token_commands(settings: Settings) -> Iterator[TokenCommands]:
     Raises CannotStart, LogUnavailable.
     """
     log = AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files)
-    with opened_tokens(settings) as ledger, closing(Audit(log, system_clock)) as audit:
-        handlers = TokenHandlers(Tokens(ledger, system_clock), _SEAL, system_clock)
+    with (
+        opened_tokens(settings) as (ledger, uses),
+        closing(Audit(log, system_clock)) as audit,
+    ):
+        handlers = TokenHandlers(
+            Tokens(ledger, system_clock), TokenUses(uses, system_clock), _SEAL, system_clock
+        )
         yield TokenCommands(settings, handlers, audit)

@@ -30,6 +30,7 @@ from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.session import Session
 from recollect_server.storage.postgres.spaces import PostgresSpaces
 from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.storage.postgres.token_uses import PostgresTokenUses
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")
@@ -39,12 +40,14 @@ _LOOK_SECONDS = 2.0  # between two looks at the database, for health and metrics
 
 
 @contextmanager
-def opened_tokens(store: LogStoreName) -> Iterator[PostgresTokenLedger]:
-    """Open the ledger of tokens in a database, beside its servers. Raises CannotStart."""
+def opened_tokens(store: LogStoreName) -> Iterator[tuple[PostgresTokenLedger, PostgresTokenUses]]:
+    """Open the ledger of tokens in a database and the counts of their use, beside its servers.
+    Raises CannotStart.
+    """
     with _refusing(store, "--store"):
         session = Session(store.url)
     try:
-        yield PostgresTokenLedger(session)
+        yield PostgresTokenLedger(session), PostgresTokenUses(session)
     finally:
         session.close()
 
@@ -141,6 +144,9 @@ class PostgresStores:
         if lines and ledger.fill(lines):
             log.info("tokens_taken_over", lines=len(lines), database=self._database.name)
         return ledger
+
+    def token_uses(self) -> PostgresTokenUses:
+        return PostgresTokenUses(self._database)
 
     def state(self) -> DatabaseState:
         """Return the state of the database at the last look."""

@@ -24,6 +24,7 @@ from recollect_server.storage.logs.space_removal import (
 )
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger, TokenLines
+from recollect_server.storage.token_uses import TokenUseFiles, TokenUseStore
 
 
 class Stores(SpaceStores, Protocol):
@@ -59,6 +60,9 @@ class Stores(SpaceStores, Protocol):
 
     def tokens(self) -> TokenLines:
         """Return the ledger of tokens. Raises StorageUnavailable."""
+
+    def token_uses(self) -> TokenUseStore:
+        """Return the counts of the use of tokens."""
 
     def state(self) -> DatabaseState | None:
         """Return the state of the database, without waiting for it; None if there is none."""
@@ -149,6 +153,9 @@ class FolderStores:
     def tokens(self) -> TokenLines:
         return TokenLedger(self._data_dir)
 
+    def token_uses(self) -> TokenUseStore:
+        return TokenUseFiles(self._data_dir)
+
     def state(self) -> DatabaseState | None:
         """Return None: there is no database."""
         return None
@@ -165,13 +172,15 @@ class FolderStores:
 
 
 @contextmanager
-def opened_tokens(settings: Settings) -> Iterator[TokenLines]:
-    """Open the ledger of tokens for a command beside the server. Raises CannotStart."""
+def opened_tokens(settings: Settings) -> Iterator[tuple[TokenLines, TokenUseStore]]:
+    """Open the ledger of tokens and the counts of their use for a command beside the server. Raises
+    CannotStart.
+    """
     if settings.store == FOLDER:
-        yield TokenLedger(settings.data_dir)
+        yield TokenLedger(settings.data_dir), TokenUseFiles(settings.data_dir)
         return
-    with _postgres(settings.store).opened_tokens(settings.store) as ledger:
-        yield ledger
+    with _postgres(settings.store).opened_tokens(settings.store) as opened:
+        yield opened
 
 
 def open_stores(live: Live[Settings], check: Check) -> Stores:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from recollect.cli.administration.upkeep import get_stats
+from recollect.cli.administration.upkeep import TORN_ADVICE, get_stats
 
 from recollect_server.cli.folder import folders_of, leave_to_server, said_plainly
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
@@ -102,7 +102,10 @@ def _print(folder: FolderStore, spending: dict[str, str], limits: dict[str, str]
         "contexts": f"{hits.get('contexts', 0)}, of them {hits.get('hot_in_memory', 0)} with the newest turns from memory and"
         f" {hits.get('cold_asked', 0)} that asked other conversations",
         "messages_in_contexts": f"{hits.get('hot', 0)} hot, {hits.get('warm', 0)} warm, {hits.get('cold', 0)} cold",
-        "torn_tails": f"{space.torn} files, {space.torn_bytes} bytes",
+        "torn_tails": f"{len(space.torn)} files, {sum(space.torn.values())} bytes",
+        **{
+            f"torn_tail {file}": f"{size} bytes. {TORN_ADVICE}" for file, size in space.torn.items()
+        },
         "deletes_to_finish": space.deletes_to_finish,
         "threads": space.threads,
         "threads_bytes": space.threads_bytes,

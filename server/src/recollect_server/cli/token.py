@@ -4,7 +4,7 @@ needs to run.
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial, wraps
 from pathlib import Path
@@ -23,6 +23,7 @@ from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.errors import InvalidField, RecollectError, TokenNotFound
 from recollect_server.domain.principal import CUSTOM, KINDS, Scope
+from recollect_server.domain.text import counted
 from recollect_server.domain.time import milliseconds, system_clock, to_text
 from recollect_server.domain.tokens import is_token_id, parse, scopes_of
 from recollect_server.settings.values import FOLDER, duration
@@ -37,6 +38,7 @@ _FLAGS = {
     "expire_time": "expires",
     "limits": "limit",
     "token_id": "token",
+    "start_time": "since",
 }
 """Name of the flag, or of the argument, for each field of the contract that has another name."""
 
@@ -122,7 +124,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.group(cls=Commands)
 def token() -> None:
     """Create, list, revoke and rotate the tokens of a data folder, or of the database that
-    `--store` names, while servers run or not.
+    `--store` names, and show their use, while servers run or not.
 
     A running server follows within a second.
     """
@@ -206,8 +208,7 @@ def list_(tokens: TokenCommands, *, with_ended: bool, as_json: bool) -> None:
         place = tokens.settings.data_dir if tokens.settings.store == FOLDER else "the database"
         ended = "" if with_ended else " that can be used; --all lists those that have ended"
         click.echo(f"there are no tokens in {place}{ended}", err=True)
-    for fields in listed:
-        click.echo(" ".join(f"{name}={_quoted(value)}" for name, value in fields.items() if value))
+    _show(listed)
 
 
 @token.command()
@@ -261,16 +262,63 @@ def rotate(
     say(f"The old token {made.replaced.id} ends at {_text(made.replaced.expire_time)}.", sys.stderr)
 
 
+@token.command()
+@click.argument("token_id", metavar="ID")
+@click.option(
+    "--since", type=_Duration(), metavar="DURATION", help="only of the last 12h, 7d, … [90 days]"
+)
+@_JSON
+@_with_tokens
+def use(tokens: TokenCommands, *, token_id: str, since: timedelta | None, as_json: bool) -> None:
+    """Show the use of a token: its calls by day, space, method and address, oldest day first. A
+    running server writes them down every ten seconds.
+
+    A whole token is accepted in place of its id.
+    """
+    start = None if since is None else timestamp(system_clock() - milliseconds(since))
+    request = api.ListTokenUsesRequest(token_id=_id_of(token_id), start_time=start)
+    uses = list(_pages(tokens, "ListTokenUses", request, "uses"))[::-1]
+    listed = [
+        {
+            "day": it.day,
+            "method": it.method,
+            "space": it.space,
+            "peer": it.peer,
+            "calls": it.calls,
+            "refused": it.refused_calls,
+            "last": _text(it.last_call_time),
+        }
+        for it in uses
+    ]
+    if as_json:
+        click.echo(json.dumps(listed, indent=2))
+        return
+    _show(listed)
+    calls, refused = (sum(it[name] for it in listed) for name in ("calls", "refused"))
+    last = f", the last at {max(it['last'] for it in listed)}" if listed else ""
+    say(f"{counted(calls, 'call')} let in and {refused} refused{last}.", sys.stderr)
+
+
 def _all(tokens: TokenCommands, *, with_ended: bool) -> list[Token]:
     """Return the tokens, oldest first."""
     request = api.ListTokensRequest(include_ended=with_ended)
-    listed: list[Token] = []
+    return list(_pages(tokens, "ListTokens", request, "tokens"))[::-1]
+
+
+def _pages(tokens: TokenCommands, method: str, request: Any, field: str) -> Iterator[Any]:
+    """Yield the entries of a field of all pages, in their order."""
     while True:
-        answer = tokens.call("ListTokens", request)
-        listed += answer.tokens
+        answer = tokens.call(method, request)
+        yield from getattr(answer, field)
         if not answer.next_page_token:
-            return listed[::-1]
+            return
         request.page_token = answer.next_page_token
+
+
+def _show(listed: list[dict[str, Any]]) -> None:
+    """Print each entry as a line of its fields that are set."""
+    for fields in listed:
+        click.echo(" ".join(f"{name}={_quoted(value)}" for name, value in fields.items() if value))
 
 
 def _show_new(made: Any, *, as_json: bool) -> None:

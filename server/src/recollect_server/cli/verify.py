@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from recollect.cli.administration.upkeep import TORN_ADVICE
 from recollect.cli.administration.upkeep import verify as verify_live
 
 from recollect_server.cli.folder import (
@@ -58,7 +59,7 @@ def verify(config: Path | None, **flags: Any) -> None:
         f" {counted(len(problems), 'problem')}"
     )
     for it in cut:
-        click.echo(it)
+        click.echo(f"{it}. {TORN_ADVICE}")
     list_problems(
         problems,
         "Restore damaged lines from a backup; for all else run `recollect-server rebuild`.",

@@ -1,9 +1,10 @@
-"""Writes down what the limits and the audit counted, some seconds behind."""
+"""Writes down what the limits, the audit and the use of tokens counted, some seconds behind."""
 
 from recollect_server.domain.time import Clock
 from recollect_server.jobs.loop import Loop
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Limiter
+from recollect_server.services.token_uses import TokenUses
 
 _SECONDS = 10.0
 
@@ -11,9 +12,10 @@ _SECONDS = 10.0
 class Bookkeeper:
     """A thread that saves counts. Started when made."""
 
-    def __init__(self, limiter: Limiter, audit: Audit, clock: Clock) -> None:
+    def __init__(self, limiter: Limiter, audit: Audit, uses: TokenUses, clock: Clock) -> None:
         self._limiter = limiter
         self._audit = audit
+        self._uses = uses
         self._clock = clock
         self._loop = Loop("bookkeeper", self._save, wait=_SECONDS)
         self._loop.start()
@@ -23,8 +25,10 @@ class Bookkeeper:
         self._loop.stop()
         self._limiter.save()
         self._audit.close()
+        self._uses.save()
 
     def _save(self) -> float:
         self._limiter.save()
         self._audit.flush(self._clock())
+        self._uses.save()
         return _SECONDS

@@ -21,6 +21,7 @@ from recollect_server.services.administration.verifications import (
     Verification,
     VerificationAdministration,
 )
+from recollect_server.services.token_uses import TokenUses
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.statistics import WHOLE, Statistics
 from recollect_server.storage.logs.kinds import Kind
@@ -30,6 +31,7 @@ from recollect_server.transport.convert import CursorSeal, optional_timestamp, p
 from recollect_server.transport.handling import Call
 
 _MAX_PROBLEMS = 100
+_MOST_TORN = 20
 _USUAL_PREVIEWED, _MOST_PREVIEWED = 100, 1000
 
 
@@ -55,10 +57,11 @@ class AdminHandlers(TokenHandlers):
         retention: RetentionAdministration,
         verifications: VerificationAdministration,
         tokens: Tokens,
+        uses: TokenUses,
         seal: CursorSeal,
         clock: Clock,
     ) -> None:
-        super().__init__(tokens, seal, clock)
+        super().__init__(tokens, uses, seal, clock)
         self._settings = settings
         self._spaces = spaces
         self._server = server
@@ -317,8 +320,9 @@ def _statistics_to(name: str, it: Statistics) -> admin_pb2.SpaceStats:
             warm_messages=it.hits.get("warm", 0),
             cold_messages=it.hits.get("cold", 0),
         ),
-        torn_transcripts=it.torn,
-        torn_bytes=it.torn_bytes,
+        torn_transcripts=len(it.torn),
+        torn_bytes=sum(it.torn.values()),
+        torn_files=list(it.torn)[:_MOST_TORN],
         unfinished_deletes=it.deletes_to_finish,
         external=admin_pb2.ExternalStats(
             communications=it.parties.communications,

@@ -9,7 +9,9 @@ from recollect_server.domain.errors import InvalidField, PermissionDenied, Token
 from recollect_server.domain.principal import EVERY_SPACE, Principal
 from recollect_server.domain.time import DAY, Clock, to_text
 from recollect_server.domain.tokens import Grant, Token, scopes_of
+from recollect_server.services.token_uses import TokenUses
 from recollect_server.services.tokens import Tokens
+from recollect_server.storage.token_uses import TokenUse
 from recollect_server.transport.access_service import SCOPES, scope_numbers
 from recollect_server.transport.convert import (
     CursorSeal,
@@ -20,10 +22,13 @@ from recollect_server.transport.convert import (
 )
 from recollect_server.transport.handling import Call
 
+_DOT = "\1"  # in a page token, whose parts are separated by dots
+
 
 class TokenHandlers:
-    def __init__(self, tokens: Tokens, seal: CursorSeal, clock: Clock) -> None:
+    def __init__(self, tokens: Tokens, uses: TokenUses, seal: CursorSeal, clock: Clock) -> None:
         self._tokens = tokens
+        self._uses = uses
         self._seal = seal
         self._clock = clock
 
@@ -91,6 +96,30 @@ class TokenHandlers:
             replaced=_token_to(self._tokens.get(old.id), self._clock()),
         )
 
+    def ListTokenUses(
+        self, request: api.ListTokenUsesRequest, call: Call
+    ) -> api.ListTokenUsesResponse:
+        size = page_size(request.page_size)
+        after = self._seal.place(request, request.page_token)
+        if after is not None:
+            last = (-after[0], tuple(after[1].replace(_DOT, ".").split("\0")))
+        token = self._reached(call.principal, request.token_id)
+        start = optional_milliseconds(request, "start_time") or 0
+        end = optional_milliseconds(request, "end_time") or self._clock() + 1
+        uses = [
+            it
+            for it in self._uses.read(token.id, start, end)
+            if after is None or (-it.day, it.group) > last
+        ]
+        next_page = None
+        if len(uses) > size:
+            it = uses[size - 1]
+            next_page = it.day, "\0".join(it.group).replace(".", _DOT)
+        return api.ListTokenUsesResponse(
+            uses=map(_use_to, uses[:size]),
+            next_page_token=self._seal.page_token(request, next_page),
+        )
+
     def _reached(self, principal: Principal, token_id: str) -> Token:
         """Return a token that the caller administers. Raises TokenNotFound."""
         self._tokens.refresh()
@@ -137,6 +166,18 @@ def _is_within_reach(principal: Principal, token: Token) -> bool:
     """Return whether a token is for no other spaces than its administrator."""
     return principal.is_for_every_space or all(
         space != EVERY_SPACE and principal.is_for(space) for space in token.grant.spaces
+    )
+
+
+def _use_to(use: TokenUse) -> admin_pb2.TokenUse:
+    return admin_pb2.TokenUse(
+        day=to_text(use.day * DAY)[:10],
+        space=use.group.space,
+        method=use.group.method,
+        peer=use.group.peer,
+        calls=use.count.admitted,
+        refused_calls=use.count.refused,
+        last_call_time=timestamp(use.count.last),
     )
 
 

@@ -34,6 +34,7 @@ from recollect_server.domain.ids import SPACE_RULE, is_space_name
 from recollect_server.domain.principal import EVERY_SPACE, Principal, Scope
 from recollect_server.domain.tokens import Grant, Token
 from recollect_server.services.limits import Buckets, Rate
+from recollect_server.services.token_uses import TokenUses
 from recollect_server.services.tokens import Tokens
 
 log = structlog.get_logger("recollect.gate")
@@ -42,6 +43,8 @@ SPACE_KEY = "recollect-space"
 """Metadata that names the space of a call."""
 TOKEN_KEY = "authorization"  # noqa: S105 - a key of metadata
 """Metadata that has the token of a call."""
+METRICS = "GET /metrics"
+"""Method in the use of tokens of a reader of metrics."""
 
 Ended = Callable[[Principal], str]
 """Returns why a caller that was admitted would not be any more; empty if it would be."""
@@ -62,12 +65,20 @@ _QUIET_SECONDS = 5.0  # without a call and a stream, after which a call looks at
 class Gate:
     """Admits calls. Safe to call from any thread."""
 
-    def __init__(self, default_space: str, tokens: Tokens, *, token_required: bool = False) -> None:
+    def __init__(
+        self,
+        default_space: str,
+        tokens: Tokens,
+        uses: TokenUses | None = None,
+        *,
+        token_required: bool = False,
+    ) -> None:
         """`default_space` is that of calls that name none. `token_required` False: calls need a
-        token once there is one.
+        token once there is one. `uses` counts the readers of metrics.
         """
         self._default_space = default_space
         self._tokens = tokens
+        self._uses = uses
         self._token_required = token_required
         self._refusals = Refusals()
         self._needed: dict[str, frozenset[Scope]] = {}
@@ -171,7 +182,11 @@ class Gate:
             token = self._authenticate([authorization] if authorization else [], peer)
         except (Unauthenticated, LimitExceeded) as error:
             return str(error)
-        if EVERY_SPACE not in token.grant.spaces:
+        is_refused = EVERY_SPACE not in token.grant.spaces
+        if self._uses is not None:
+            caller = Principal(token.id, token.grant.kind, space="", peer=peer)
+            self._uses.count(caller, METRICS, is_refused=is_refused)
+        if is_refused:
             return "the token is not for every space: make one with --kind monitor --space '*'"
         return ""
 

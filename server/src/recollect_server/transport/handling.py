@@ -27,6 +27,7 @@ from grpc_status import rpc_status
 from recollect_server.domain.errors import (
     CallerGone,
     Denied,
+    LimitExceeded,
     RecollectError,
     Unauthenticated,
 )
@@ -39,6 +40,7 @@ from recollect_server.domain.time import Clock, Deadline, system_clock
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces.spaces import Spaces
+from recollect_server.services.token_uses import TokenUses
 from recollect_server.transport.checks import check
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.gate import confine
@@ -225,12 +227,13 @@ def admit_anybody(_method: MethodDescriptor, _context: grpc.ServicerContext) -> 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Limits of requests and callers, and the audit of calls. By default there are no limits of
-    callers and no audit.
+    """Limits of requests and callers, and the records of calls: the audit, and the use of tokens.
+    By default there are no limits of callers and no records.
     """
 
     limiter: Limiter | None = None
     audit: Audit | None = None
+    uses: TokenUses | None = None
     limits: SizeLimits = field(default_factory=SizeLimits)
     clock: Clock = system_clock
 
@@ -353,6 +356,7 @@ class _Wrapper:
         """
         began = time.perf_counter()
         principal, request, answer, failed = _ANYBODY, None, None, None
+        is_refused = False
         ids = CallIds(context.invocation_metadata)
         before = CALL.set(ids)
         try:
@@ -384,7 +388,13 @@ class _Wrapper:
                     if self._is_recorded and not getattr(request, "dry_run", False):
                         self._record(principal, object_of(request, answer))
                 except Exception as error:  # noqa: BLE001 - `_failure` logs what nobody foresaw
-                    failed = self._failure(error, principal, context)
+                    is_refused = isinstance(error, Denied | LimitExceeded)
+                    if isinstance(error, Denied) and principal is _ANYBODY:
+                        caller = error.principal or Principal(space="")
+                        principal = replace(caller, peer=context.peer())
+                    failed = self._failure(error, principal)
+                if principal.token_id and self._rules.uses is not None:
+                    self._rules.uses.count(principal, self._name, is_refused=is_refused)
                 self._calls.write(self._name, request, answer, failed, time.perf_counter() - began)
         finally:
             CALL.reset(before)
@@ -421,9 +431,7 @@ class _Wrapper:
         assert self._rules.audit is not None
         self._rules.audit.record(principal, self._name, target)
 
-    def _failure(
-        self, error: Exception, principal: Principal, context: grpc.ServicerContext
-    ) -> status_pb2.Status:
+    def _failure(self, error: Exception, principal: Principal) -> status_pb2.Status:
         """Return the status of what a call raised, and record a call that was refused for its
         caller's credentials.
         """
@@ -432,9 +440,6 @@ class _Wrapper:
                 return malformed(*error.args)
             case Denied():
                 failed = status_of(error)
-                if principal is _ANYBODY:
-                    caller = error.principal or Principal(space="")
-                    principal = replace(caller, peer=context.peer())
                 if self._rules.audit is not None:
                     self._rules.audit.refuse(principal, self._name, _outcome(failed))
                 return failed

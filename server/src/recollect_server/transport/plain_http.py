@@ -217,11 +217,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         headers = self.headers
+        host, port, *_ = self.client_address
         status, kind, body = self.server.http.answer(
             self.path,
             headers.get("Accept", ""),
             headers.get("Authorization", ""),
-            f"{self.client_address[0]}:{self.client_address[1]}",
+            # as gRPC names it
+            f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}",
         )
         self.send_response(status)
         self.send_header("Content-Type", kind)

@@ -164,7 +164,7 @@ class Server:
                 names,
                 self._reflection_pool,
                 gate.admit,
-                Rules(audit=rules.audit),  # its denials are recorded, and no limit counts it
+                Rules(audit=rules.audit, uses=rules.uses),  # no limit counts its calls
             )
             if options.reflection
             else None

@@ -109,7 +109,7 @@ function partsOf({ serving, stats, jobs }: Answers): Part[] {
   parts.push({
     name: names.transcripts,
     tone: torn || held ? "problem" : "ok",
-    detail: held ? t.health.held(held, space.heldBecause) : torn ? t.health.torn(torn, sizeOf(integer(space.tornBytes))) : t.health.whole,
+    detail: held ? t.health.held(held, space.heldBecause) : torn ? t.health.torn(torn, sizeOf(integer(space.tornBytes)), space.tornFiles.join(", ")) : t.health.whole,
   });
   const deletes = integer(space.unfinishedDeletes);
   parts.push({ name: names.deletes, tone: deletes ? "working" : "ok", detail: deletes ? t.health.deletes(deletes) : t.health.noDeletes });

@@ -112,9 +112,11 @@ class SpaceStats:
     contexts: ContextStats
     """Contexts that were built."""
     torn_transcripts: int = 0
-    """Transcripts that end within a line, as a crash leaves them; the next start cuts them."""
+    """Files with what a start cut off a log: an append that a crash cut short, for which nobody
+    was answered. They are kept until somebody removes them, or the conversation is deleted.
+    """
     torn_bytes: int = 0
-    """Bytes behind the last whole lines of those."""
+    """Bytes of those files."""
     unfinished_deletes: int = 0
     """Deletes that have begun and are not finished."""
     external: ExternalStats
@@ -130,6 +132,10 @@ class SpaceStats:
     held_because: str = ""
     """Reason why it refuses them, in a sentence with the free bytes of a full disk; empty: none
     is held.
+    """
+    torn_files: tuple[str, ...] = ()
+    """Paths of the files that `torn_transcripts` counts, from the server's data folder on; at
+    most 20.
     """
 
 

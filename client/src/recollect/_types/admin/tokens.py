@@ -88,3 +88,45 @@ class RotatedToken:
     """The text that its holder presents. Nobody can learn it again."""
     replaced: Token
     """The old token as it is now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenUse:
+    """Use of a token: its calls of one method on one day, in one space and from one address."""
+
+    day: str = ""
+    """The day (UTC), as `2026-02-03`."""
+    space: str = ""
+    """The space of the calls; empty: they were refused before it counted, or it is one of too
+    many.
+    """
+    method: str = ""
+    """The method: `ConversationService.Load`."""
+    peer: str = ""
+    """The address that they came from, without its port: `ipv4:192.0.2.7`. It is that of a
+    proxy or of the page's server where one stands between. `others`: one of too many.
+    """
+    calls: int = 0
+    """Calls that were let in, whatever they came to. A stream is one call."""
+    refused_calls: int = 0
+    """Calls that were refused: because the token had ended or does not allow them, or for its
+    limits.
+    """
+    last_call_time: datetime
+    """Time at which the newest of them was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenUsePage:
+    """A page of the use of a token. Iterating over it gives its entries."""
+
+    uses: tuple[TokenUse, ...] = ()
+    """The entries: the newest day first, then by space, method and address."""
+    next_page_token: str = ""
+    """Asks for the page that follows; empty: there is none."""
+
+    def __iter__(self) -> Iterator[TokenUse]:
+        return iter(self.uses)
+
+    def __len__(self) -> int:
+        return len(self.uses)

@@ -64,8 +64,8 @@ class Statistics:
     notes: NoteState
     hits: dict[str, int]
     """Contexts by their sources."""
-    torn: int
-    torn_bytes: int
+    torn: dict[str, int]
+    """Sizes of the files with what starts cut off logs, by their paths in the data folder."""
     deletes_to_finish: int
     threads: int
     """Threads of checkpoints."""
@@ -80,7 +80,6 @@ def statistics_of(folder: LogStore) -> Statistics:
     index = state_of(folder.root)
     vectors = vectors_checking.state_of(folder.root)
     sizes = dict(folder.logs(Kind.CONVERSATION))
-    torn = [size for kind in Kind for _, size in folder.logs(kind, Version.TORN)]
     parties = dict(folder.logs(Kind.COMMUNICATION))
     threads = dict(folder.logs(Kind.THREAD))
     limited, worst = limited_of(folder.root, _MOST_LIMITED_SENDERS)
@@ -109,8 +108,7 @@ def statistics_of(folder: LogStore) -> Statistics:
         ),
         notes=note_state_of(folder.root),
         hits=counts_of(folder.root),
-        torn=len(torn),
-        torn_bytes=sum(torn),
+        torn=folder.torn_files(),
         deletes_to_finish=len(list(folder.logs(Kind.CONVERSATION, Version.DELETED))),
         threads=len(threads),
         threads_bytes=sum(threads.values()),

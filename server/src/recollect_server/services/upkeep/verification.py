@@ -24,7 +24,6 @@ from recollect_server.services.upkeep.recovery import Progress, no_progress, ope
 from recollect_server.storage.index.checking import Words
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.files import TORN
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import ledgers
@@ -231,11 +230,8 @@ def verify(store: FolderStore, progress: Progress) -> Findings:
     for name, _ in store.logs(Kind.CONVERSATION, Version.DELETED):
         findings.add(name, ["its delete has begun and not ended: the next start ends it"])
     findings.add("", [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)])
-    for kind in Kind:
-        for name, size in store.logs(kind, Version.TORN):
-            file = f"{store.path(name).name}{TORN}"
-            bytes_cut = f"{counted(size, 'byte')} that a start cut off {name} are in {file}"
-            findings.cut.append(bytes_cut)
+    for file, size in store.torn_files().items():
+        findings.cut.append(f"{counted(size, 'byte')} that a start cut off a log are in {file}")
     index = _open(store, findings)
     try:
         comparison = Comparison(

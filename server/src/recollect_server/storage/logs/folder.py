@@ -284,6 +284,18 @@ class FolderStore(LogStore):
                         strays.append(f"{place} is not read: {reason}")
         return strays
 
+    def torn_files(self) -> dict[str, int]:
+        """Return the sizes of the files with what starts cut off logs, ledgers too, by their paths
+        in the data folder.
+        """
+        sizes: dict[str, int] = {}
+        for folder in (self.root.parent, *map(self.folder, Kind)):
+            for path in sorted(folder.glob(f"*{SUFFIX}{TORN}")):
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    size = path.stat(follow_symlinks=False).st_size
+                    sizes[str(path.relative_to(self.root.parents[1]))] = size
+        return sizes
+
     def close(self) -> None:
         """Close every file that no append uses."""
         self._writer.close()

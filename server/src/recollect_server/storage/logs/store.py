@@ -50,6 +50,7 @@ _NAMES = {
     IDENTITIES: "the identities",
     RETENTION: "the receipts of retention",
     "tokens": "the ledger of tokens",
+    "token-use": "the use of tokens",
     "changes": "the changes in the database",
     "shared": "the state that servers share",
     "vectors": "the vectors in the database",
@@ -429,6 +430,11 @@ class LogStore(Protocol):
 
     def strays(self) -> list[str]:
         """Return the files that stand as logs and are none, each with why it is not read."""
+
+    def torn_files(self) -> dict[str, int]:
+        """Return the sizes of the files with what starts cut off logs, by their paths in the data
+        folder.
+        """
 
     def recover(
         self,

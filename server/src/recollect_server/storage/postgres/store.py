@@ -379,6 +379,10 @@ class PostgresStore(LogStore):
         """Return nothing: a row has the name of a log."""
         return []
 
+    def torn_files(self) -> dict[str, int]:
+        """Return nothing: an append is there whole or not at all."""
+        return {}
+
     # The local folder -----------------------------------------------------------------------------
 
     def create(self, *, settle: bool = False) -> None:  # noqa: ARG002 - nothing here must survive

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin.proto.
  */
 export const file_recollect_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChhyZWNvbGxlY3QvdjEvYWRtaW4ucHJvdG8SDHJlY29sbGVjdC52MSKaAwoHU2V0dGluZxILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSFQoNZGVmYXVsdF92YWx1ZRgDIAEoCRIrCgZzb3VyY2UYBCABKA4yGy5yZWNvbGxlY3QudjEuU2V0dGluZ1NvdXJjZRINCgVncm91cBgFIAEoCRITCgtncm91cF9sYWJlbBgGIAEoCRINCgVsYWJlbBgHIAEoCRIMCgRoZWxwGAggASgJEicKBHR5cGUYCSABKA4yGS5yZWNvbGxlY3QudjEuU2V0dGluZ1R5cGUSDwoHY2hvaWNlcxgKIAMoCRIPCgdtaW5pbXVtGAsgASgJEg8KB21heGltdW0YDCABKAkSGAoQbWluaW11bV9leGNsdWRlZBgNIAEoCBIOCgZtYXNrZWQYDiABKAgSFgoOcmVzdGFydF9uZWVkZWQYDyABKAgSDwoHcGVuZGluZxgQIAEoCBIVCg1wZW5kaW5nX3ZhbHVlGBEgASgJEg4KBmxvY2tlZBgSIAEoCRIYChBlbnZpcm9ubWVudF9uYW1lGBMgASgJIsIBCgVTcGFjZRIMCgRuYW1lGAEgASgJEicKBXN0YXRlGAIgASgOMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdGUSEgoKaXNfZGVmYXVsdBgDIAEoCBIVCg1jb252ZXJzYXRpb25zGAQgASgDEhAKCG1lc3NhZ2VzGAUgASgDEg0KBWJ5dGVzGAYgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAcgASgDEhUKDWluZGV4X3Byb2JsZW0YCCABKAkilAEKDFNwYWNlUmVjZWlwdBIMCgRuYW1lGAEgASgJEi8KC2RlbGV0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jb252ZXJzYXRpb25zGAMgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAQgASgDEg0KBWJ5dGVzGAUgASgDIjIKE1ZlcmlmaWNhdGlvblByb2JsZW0SCgoCaWQYASABKAkSDwoHcHJvYmxlbRgCIAEoCSKGAwoMVmVyaWZpY2F0aW9uEg0KBXNwYWNlGAEgASgJEi4KBXN0YXRlGAIgASgOMh8ucmVjb2xsZWN0LnYxLlZlcmlmaWNhdGlvblN0YXRlEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbG9ncxgFIAEoAxISCgp0b3RhbF9sb2dzGAYgASgDEhUKDWNvbnZlcnNhdGlvbnMYByABKAMSEAoIbWVzc2FnZXMYCCABKAMSHwoXZXh0ZXJuYWxfY29tbXVuaWNhdGlvbnMYCSABKAMSDwoHdGhyZWFkcxgKIAEoAxIVCg1wcm9ibGVtX2NvdW50GAsgASgDEjMKCHByb2JsZW1zGAwgAygLMiEucmVjb2xsZWN0LnYxLlZlcmlmaWNhdGlvblByb2JsZW0SDwoHZmFpbHVyZRgNIAEoCSKLAwoFVG9rZW4SCgoCaWQYASABKAkSDAoEa2luZBgCIAEoCRIjCgZzY29wZXMYAyADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAQgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgFIAEoCRIPCgdjaGFubmVsGAYgASgJEicKBXN0YXRlGAcgASgOMhgucmVjb2xsZWN0LnYxLlRva2VuU3RhdGUSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghyZXBsYWNlcxgKIAEoCRIvCgZsaW1pdHMYCyADKAsyHy5yZWNvbGxlY3QudjEuVG9rZW4uTGltaXRzRW50cnkSDAoEbm90ZRgMIAEoCRotCgtMaW1pdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBIjUKCkpvYkZhaWx1cmUSFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSLTAQoDSm9iEgwKBG5hbWUYASABKAkSDAoEaGVscBgCIAEoCRINCgVzcGFjZRgDIAEoCRIlCgVzdGF0ZRgEIAEoDjIWLnJlY29sbGVjdC52MS5Kb2JTdGF0ZRILCgNkdWUYBSABKAMSDgoGZmFpbGVkGAYgASgDEioKCGZhaWx1cmVzGAcgAygLMhgucmVjb2xsZWN0LnYxLkpvYkZhaWx1cmUSMQoNbGFzdF9ydW5fdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAivQEKDkVtYmVkZGluZ1N0YXRzEg8KB3Byb2JsZW0YASABKAkSDwoHdmVjdG9ycxgCIAEoAxIeChZvdGhlcl9sYW5ndWFnZV92ZWN0b3JzGAMgASgDEg0KBWJ5dGVzGAQgASgDEh0KFXdhaXRpbmdfY29udmVyc2F0aW9ucxgFIAEoAxINCgVzaGFyZRgGIAEoARIsCgl0aW1lX2xlZnQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24idAoJTm90ZVN0YXRzEh0KFXdhaXRpbmdfY29udmVyc2F0aW9ucxgBIAEoAxIcChRmYWlsZWRfY29udmVyc2F0aW9ucxgCIAEoAxIqCghmYWlsdXJlcxgDIAMoCzIYLnJlY29sbGVjdC52MS5Kb2JGYWlsdXJlIo8BCgxDb250ZXh0U3RhdHMSEAoIY29udGV4dHMYASABKAMSFQoNaG90X2luX21lbW9yeRgCIAEoAxISCgpjb2xkX2Fza2VkGAMgASgDEhQKDGhvdF9tZXNzYWdlcxgEIAEoAxIVCg13YXJtX21lc3NhZ2VzGAUgASgDEhUKDWNvbGRfbWVzc2FnZXMYBiABKAMiewoNRXh0ZXJuYWxTdGF0cxIWCg5jb21tdW5pY2F0aW9ucxgBIAEoAxIQCghtZXNzYWdlcxgCIAEoAxINCgVieXRlcxgDIAEoAxIXCg9ub3RfaW5kZXhlZF95ZXQYBCABKAMSGAoQb3Blbl9lc2NhbGF0aW9ucxgFIAEoAyJBCg1MaW1pdGVkU2VuZGVyEg8KB2NoYW5uZWwYASABKAkSDgoGc2VuZGVyGAIgASgJEg8KB3JlZnVzZWQYAyABKAMinAQKClNwYWNlU3RhdHMSDQoFc3BhY2UYASABKAkSFQoNY29udmVyc2F0aW9ucxgCIAEoAxIQCghtZXNzYWdlcxgDIAEoAxIYChB0cmFuc2NyaXB0X2J5dGVzGAQgASgDEhUKDWluZGV4X3Byb2JsZW0YBSABKAkSEwoLaW5kZXhfYnl0ZXMYBiABKAMSFwoPbm90X2luZGV4ZWRfeWV0GAcgASgDEi8KCWVtYmVkZGluZxgIIAEoCzIcLnJlY29sbGVjdC52MS5FbWJlZGRpbmdTdGF0cxImCgVub3RlcxgJIAEoCzIXLnJlY29sbGVjdC52MS5Ob3RlU3RhdHMSLAoIY29udGV4dHMYCiABKAsyGi5yZWNvbGxlY3QudjEuQ29udGV4dFN0YXRzEhgKEHRvcm5fdHJhbnNjcmlwdHMYCyABKAMSEgoKdG9ybl9ieXRlcxgMIAEoAxIaChJ1bmZpbmlzaGVkX2RlbGV0ZXMYDSABKAMSLQoIZXh0ZXJuYWwYDiABKAsyGy5yZWNvbGxlY3QudjEuRXh0ZXJuYWxTdGF0cxIXCg9saW1pdGVkX3NlbmRlcnMYDyABKAMSMQoMbW9zdF9saW1pdGVkGBAgAygLMhsucmVjb2xsZWN0LnYxLkxpbWl0ZWRTZW5kZXISFQoNaGVsZF9tZXNzYWdlcxgRIAEoAxIUCgxoZWxkX2JlY2F1c2UYEiABKAkiSQoNTW9kZWxTcGVuZGluZxILCgNkYXkYASABKAkSDQoFY2FsbHMYAiABKAMSDgoGdG9rZW5zGAMgASgDEgwKBGNvc3QYBCABKAEiSAoMTGltaXRSZWFjaGVkEgoKAm9mGAEgASgJEgwKBG5hbWUYAiABKAkSDQoFbGltaXQYAyABKAkSDwoHcmVmdXNlZBgEIAEoAyKFAgoLU2VydmVyU3RhdHMSDwoHdmVyc2lvbhgBIAEoCRIuCgpzdGFydF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzcGFjZXMYAyABKAMSEwoLb3Blbl9zcGFjZXMYBCABKAMSGAoQc3VzcGVuZGVkX3NwYWNlcxgFIAEoAxIzCg5tb2RlbF9zcGVuZGluZxgGIAEoCzIbLnJlY29sbGVjdC52MS5Nb2RlbFNwZW5kaW5nEg8KB2xpbWl0ZWQYByABKAMSMAoMbW9zdF9saW1pdGVkGAggAygLMhoucmVjb2xsZWN0LnYxLkxpbWl0UmVhY2hlZCKZAgoNUmV0ZW50aW9uUnVsZRIMCgRydWxlGAEgASgJEg0KBXNwYWNlGAIgASgJEg8KB2NoYW5uZWwYAyABKAkSFAoMaWRsZV9zZWNvbmRzGAQgASgDEhoKDWNvbnZlcnNhdGlvbnMYBSABKANIAIgBARISCgVieXRlcxgGIAEoA0gBiAEBEhUKDWtlZXBzX2FuY2hvcnMYByABKAgSEQoJdW5pbmRleGVzGAggASgIEh4KFmRlbGV0ZXNfY29tbXVuaWNhdGlvbnMYCSABKAgSLgoKc3RhcnRfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCEAoOX2NvbnZlcnNhdGlvbnNCCAoGX2J5dGVzIroBChNSZXRpcmVkQ29udmVyc2F0aW9uEhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIPCgdjaGFubmVsGAIgASgJEi8KC3VwZGF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVieXRlcxgEIAEoAxIMCgRydWxlGAUgASgJEg4KBnJlYXNvbhgGIAEoCRIMCgRuYW1lGAcgASgJEg0KBXNwYWNlGAggASgJInUKEFJldGVudGlvblJlY2VpcHQSNwoMY29udmVyc2F0aW9uGAEgASgLMiEucmVjb2xsZWN0LnYxLlJldGlyZWRDb252ZXJzYXRpb24SKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAqnQEKDVNldHRpbmdTb3VyY2USHgoaU0VUVElOR19TT1VSQ0VfVU5TUEVDSUZJRUQQABIaChZTRVRUSU5HX1NPVVJDRV9ERUZBVUxUEAESFwoTU0VUVElOR19TT1VSQ0VfRklMRRACEh4KGlNFVFRJTkdfU09VUkNFX0VOVklST05NRU5UEAMSFwoTU0VUVElOR19TT1VSQ0VfRkxBRxAEKtoBCgtTZXR0aW5nVHlwZRIcChhTRVRUSU5HX1RZUEVfVU5TUEVDSUZJRUQQABIVChFTRVRUSU5HX1RZUEVfVEVYVBABEhgKFFNFVFRJTkdfVFlQRV9CT09MRUFOEAISGAoUU0VUVElOR19UWVBFX0lOVEVHRVIQAxIXChNTRVRUSU5HX1RZUEVfTlVNQkVSEAQSGQoVU0VUVElOR19UWVBFX0RVUkFUSU9OEAUSFwoTU0VUVElOR19UWVBFX0NIT0lDRRAGEhUKEVNFVFRJTkdfVFlQRV9QQVRIEAcqcgoKU3BhY2VTdGF0ZRIbChdTUEFDRV9TVEFURV9VTlNQRUNJRklFRBAAEhQKEFNQQUNFX1NUQVRFX09QRU4QARIZChVTUEFDRV9TVEFURV9TVVNQRU5ERUQQAhIWChJTUEFDRV9TVEFURV9DTE9TRUQQAyqzAQoRVmVyaWZpY2F0aW9uU3RhdGUSIgoeVkVSSUZJQ0FUSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASHgoaVkVSSUZJQ0FUSU9OX1NUQVRFX1dBSVRJTkcQARIeChpWRVJJRklDQVRJT05fU1RBVEVfUlVOTklORxACEhsKF1ZFUklGSUNBVElPTl9TVEFURV9ET05FEAMSHQoZVkVSSUZJQ0FUSU9OX1NUQVRFX0ZBSUxFRBAEKnIKClRva2VuU3RhdGUSGwoXVE9LRU5fU1RBVEVfVU5TUEVDSUZJRUQQABIVChFUT0tFTl9TVEFURV9WQUxJRBABEhcKE1RPS0VOX1NUQVRFX0VYUElSRUQQAhIXChNUT0tFTl9TVEFURV9SRVZPS0VEEAMqkAEKCEpvYlN0YXRlEhkKFUpPQl9TVEFURV9VTlNQRUNJRklFRBAAEhIKDkpPQl9TVEFURV9JRExFEAESFQoRSk9CX1NUQVRFX1dPUktJTkcQAhIVChFKT0JfU1RBVEVfRkFJTElORxADEhEKDUpPQl9TVEFURV9PRkYQBBIUChBKT0JfU1RBVEVfQVNMRUVQEAViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_scope]);
+  fileDesc("ChhyZWNvbGxlY3QvdjEvYWRtaW4ucHJvdG8SDHJlY29sbGVjdC52MSKaAwoHU2V0dGluZxILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSFQoNZGVmYXVsdF92YWx1ZRgDIAEoCRIrCgZzb3VyY2UYBCABKA4yGy5yZWNvbGxlY3QudjEuU2V0dGluZ1NvdXJjZRINCgVncm91cBgFIAEoCRITCgtncm91cF9sYWJlbBgGIAEoCRINCgVsYWJlbBgHIAEoCRIMCgRoZWxwGAggASgJEicKBHR5cGUYCSABKA4yGS5yZWNvbGxlY3QudjEuU2V0dGluZ1R5cGUSDwoHY2hvaWNlcxgKIAMoCRIPCgdtaW5pbXVtGAsgASgJEg8KB21heGltdW0YDCABKAkSGAoQbWluaW11bV9leGNsdWRlZBgNIAEoCBIOCgZtYXNrZWQYDiABKAgSFgoOcmVzdGFydF9uZWVkZWQYDyABKAgSDwoHcGVuZGluZxgQIAEoCBIVCg1wZW5kaW5nX3ZhbHVlGBEgASgJEg4KBmxvY2tlZBgSIAEoCRIYChBlbnZpcm9ubWVudF9uYW1lGBMgASgJIsIBCgVTcGFjZRIMCgRuYW1lGAEgASgJEicKBXN0YXRlGAIgASgOMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdGUSEgoKaXNfZGVmYXVsdBgDIAEoCBIVCg1jb252ZXJzYXRpb25zGAQgASgDEhAKCG1lc3NhZ2VzGAUgASgDEg0KBWJ5dGVzGAYgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAcgASgDEhUKDWluZGV4X3Byb2JsZW0YCCABKAkilAEKDFNwYWNlUmVjZWlwdBIMCgRuYW1lGAEgASgJEi8KC2RlbGV0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jb252ZXJzYXRpb25zGAMgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAQgASgDEg0KBWJ5dGVzGAUgASgDIjIKE1ZlcmlmaWNhdGlvblByb2JsZW0SCgoCaWQYASABKAkSDwoHcHJvYmxlbRgCIAEoCSKGAwoMVmVyaWZpY2F0aW9uEg0KBXNwYWNlGAEgASgJEi4KBXN0YXRlGAIgASgOMh8ucmVjb2xsZWN0LnYxLlZlcmlmaWNhdGlvblN0YXRlEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbG9ncxgFIAEoAxISCgp0b3RhbF9sb2dzGAYgASgDEhUKDWNvbnZlcnNhdGlvbnMYByABKAMSEAoIbWVzc2FnZXMYCCABKAMSHwoXZXh0ZXJuYWxfY29tbXVuaWNhdGlvbnMYCSABKAMSDwoHdGhyZWFkcxgKIAEoAxIVCg1wcm9ibGVtX2NvdW50GAsgASgDEjMKCHByb2JsZW1zGAwgAygLMiEucmVjb2xsZWN0LnYxLlZlcmlmaWNhdGlvblByb2JsZW0SDwoHZmFpbHVyZRgNIAEoCSKLAwoFVG9rZW4SCgoCaWQYASABKAkSDAoEa2luZBgCIAEoCRIjCgZzY29wZXMYAyADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAQgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgFIAEoCRIPCgdjaGFubmVsGAYgASgJEicKBXN0YXRlGAcgASgOMhgucmVjb2xsZWN0LnYxLlRva2VuU3RhdGUSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghyZXBsYWNlcxgKIAEoCRIvCgZsaW1pdHMYCyADKAsyHy5yZWNvbGxlY3QudjEuVG9rZW4uTGltaXRzRW50cnkSDAoEbm90ZRgMIAEoCRotCgtMaW1pdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBIp4BCghUb2tlblVzZRILCgNkYXkYASABKAkSDQoFc3BhY2UYAiABKAkSDgoGbWV0aG9kGAMgASgJEgwKBHBlZXIYBCABKAkSDQoFY2FsbHMYBSABKAMSFQoNcmVmdXNlZF9jYWxscxgGIAEoAxIyCg5sYXN0X2NhbGxfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNQoKSm9iRmFpbHVyZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSDgoGcmVhc29uGAIgASgJItMBCgNKb2ISDAoEbmFtZRgBIAEoCRIMCgRoZWxwGAIgASgJEg0KBXNwYWNlGAMgASgJEiUKBXN0YXRlGAQgASgOMhYucmVjb2xsZWN0LnYxLkpvYlN0YXRlEgsKA2R1ZRgFIAEoAxIOCgZmYWlsZWQYBiABKAMSKgoIZmFpbHVyZXMYByADKAsyGC5yZWNvbGxlY3QudjEuSm9iRmFpbHVyZRIxCg1sYXN0X3J1bl90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK9AQoORW1iZWRkaW5nU3RhdHMSDwoHcHJvYmxlbRgBIAEoCRIPCgd2ZWN0b3JzGAIgASgDEh4KFm90aGVyX2xhbmd1YWdlX3ZlY3RvcnMYAyABKAMSDQoFYnl0ZXMYBCABKAMSHQoVd2FpdGluZ19jb252ZXJzYXRpb25zGAUgASgDEg0KBXNoYXJlGAYgASgBEiwKCXRpbWVfbGVmdBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ0CglOb3RlU3RhdHMSHQoVd2FpdGluZ19jb252ZXJzYXRpb25zGAEgASgDEhwKFGZhaWxlZF9jb252ZXJzYXRpb25zGAIgASgDEioKCGZhaWx1cmVzGAMgAygLMhgucmVjb2xsZWN0LnYxLkpvYkZhaWx1cmUijwEKDENvbnRleHRTdGF0cxIQCghjb250ZXh0cxgBIAEoAxIVCg1ob3RfaW5fbWVtb3J5GAIgASgDEhIKCmNvbGRfYXNrZWQYAyABKAMSFAoMaG90X21lc3NhZ2VzGAQgASgDEhUKDXdhcm1fbWVzc2FnZXMYBSABKAMSFQoNY29sZF9tZXNzYWdlcxgGIAEoAyJ7Cg1FeHRlcm5hbFN0YXRzEhYKDmNvbW11bmljYXRpb25zGAEgASgDEhAKCG1lc3NhZ2VzGAIgASgDEg0KBWJ5dGVzGAMgASgDEhcKD25vdF9pbmRleGVkX3lldBgEIAEoAxIYChBvcGVuX2VzY2FsYXRpb25zGAUgASgDIkEKDUxpbWl0ZWRTZW5kZXISDwoHY2hhbm5lbBgBIAEoCRIOCgZzZW5kZXIYAiABKAkSDwoHcmVmdXNlZBgDIAEoAyKwBAoKU3BhY2VTdGF0cxINCgVzcGFjZRgBIAEoCRIVCg1jb252ZXJzYXRpb25zGAIgASgDEhAKCG1lc3NhZ2VzGAMgASgDEhgKEHRyYW5zY3JpcHRfYnl0ZXMYBCABKAMSFQoNaW5kZXhfcHJvYmxlbRgFIAEoCRITCgtpbmRleF9ieXRlcxgGIAEoAxIXCg9ub3RfaW5kZXhlZF95ZXQYByABKAMSLwoJZW1iZWRkaW5nGAggASgLMhwucmVjb2xsZWN0LnYxLkVtYmVkZGluZ1N0YXRzEiYKBW5vdGVzGAkgASgLMhcucmVjb2xsZWN0LnYxLk5vdGVTdGF0cxIsCghjb250ZXh0cxgKIAEoCzIaLnJlY29sbGVjdC52MS5Db250ZXh0U3RhdHMSGAoQdG9ybl90cmFuc2NyaXB0cxgLIAEoAxISCgp0b3JuX2J5dGVzGAwgASgDEhoKEnVuZmluaXNoZWRfZGVsZXRlcxgNIAEoAxItCghleHRlcm5hbBgOIAEoCzIbLnJlY29sbGVjdC52MS5FeHRlcm5hbFN0YXRzEhcKD2xpbWl0ZWRfc2VuZGVycxgPIAEoAxIxCgxtb3N0X2xpbWl0ZWQYECADKAsyGy5yZWNvbGxlY3QudjEuTGltaXRlZFNlbmRlchIVCg1oZWxkX21lc3NhZ2VzGBEgASgDEhQKDGhlbGRfYmVjYXVzZRgSIAEoCRISCgp0b3JuX2ZpbGVzGBMgAygJIkkKDU1vZGVsU3BlbmRpbmcSCwoDZGF5GAEgASgJEg0KBWNhbGxzGAIgASgDEg4KBnRva2VucxgDIAEoAxIMCgRjb3N0GAQgASgBIkgKDExpbWl0UmVhY2hlZBIKCgJvZhgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBWxpbWl0GAMgASgJEg8KB3JlZnVzZWQYBCABKAMihQIKC1NlcnZlclN0YXRzEg8KB3ZlcnNpb24YASABKAkSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc3BhY2VzGAMgASgDEhMKC29wZW5fc3BhY2VzGAQgASgDEhgKEHN1c3BlbmRlZF9zcGFjZXMYBSABKAMSMwoObW9kZWxfc3BlbmRpbmcYBiABKAsyGy5yZWNvbGxlY3QudjEuTW9kZWxTcGVuZGluZxIPCgdsaW1pdGVkGAcgASgDEjAKDG1vc3RfbGltaXRlZBgIIAMoCzIaLnJlY29sbGVjdC52MS5MaW1pdFJlYWNoZWQimQIKDVJldGVudGlvblJ1bGUSDAoEcnVsZRgBIAEoCRINCgVzcGFjZRgCIAEoCRIPCgdjaGFubmVsGAMgASgJEhQKDGlkbGVfc2Vjb25kcxgEIAEoAxIaCg1jb252ZXJzYXRpb25zGAUgASgDSACIAQESEgoFYnl0ZXMYBiABKANIAYgBARIVCg1rZWVwc19hbmNob3JzGAcgASgIEhEKCXVuaW5kZXhlcxgIIAEoCBIeChZkZWxldGVzX2NvbW11bmljYXRpb25zGAkgASgIEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhAKDl9jb252ZXJzYXRpb25zQggKBl9ieXRlcyK6AQoTUmV0aXJlZENvbnZlcnNhdGlvbhIXCg9jb252ZXJzYXRpb25faWQYASABKAkSDwoHY2hhbm5lbBgCIAEoCRIvCgt1cGRhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFYnl0ZXMYBCABKAMSDAoEcnVsZRgFIAEoCRIOCgZyZWFzb24YBiABKAkSDAoEbmFtZRgHIAEoCRINCgVzcGFjZRgIIAEoCSJ1ChBSZXRlbnRpb25SZWNlaXB0EjcKDGNvbnZlcnNhdGlvbhgBIAEoCzIhLnJlY29sbGVjdC52MS5SZXRpcmVkQ29udmVyc2F0aW9uEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKp0BCg1TZXR0aW5nU291cmNlEh4KGlNFVFRJTkdfU09VUkNFX1VOU1BFQ0lGSUVEEAASGgoWU0VUVElOR19TT1VSQ0VfREVGQVVMVBABEhcKE1NFVFRJTkdfU09VUkNFX0ZJTEUQAhIeChpTRVRUSU5HX1NPVVJDRV9FTlZJUk9OTUVOVBADEhcKE1NFVFRJTkdfU09VUkNFX0ZMQUcQBCraAQoLU2V0dGluZ1R5cGUSHAoYU0VUVElOR19UWVBFX1VOU1BFQ0lGSUVEEAASFQoRU0VUVElOR19UWVBFX1RFWFQQARIYChRTRVRUSU5HX1RZUEVfQk9PTEVBThACEhgKFFNFVFRJTkdfVFlQRV9JTlRFR0VSEAMSFwoTU0VUVElOR19UWVBFX05VTUJFUhAEEhkKFVNFVFRJTkdfVFlQRV9EVVJBVElPThAFEhcKE1NFVFRJTkdfVFlQRV9DSE9JQ0UQBhIVChFTRVRUSU5HX1RZUEVfUEFUSBAHKnIKClNwYWNlU3RhdGUSGwoXU1BBQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBTUEFDRV9TVEFURV9PUEVOEAESGQoVU1BBQ0VfU1RBVEVfU1VTUEVOREVEEAISFgoSU1BBQ0VfU1RBVEVfQ0xPU0VEEAMqswEKEVZlcmlmaWNhdGlvblN0YXRlEiIKHlZFUklGSUNBVElPTl9TVEFURV9VTlNQRUNJRklFRBAAEh4KGlZFUklGSUNBVElPTl9TVEFURV9XQUlUSU5HEAESHgoaVkVSSUZJQ0FUSU9OX1NUQVRFX1JVTk5JTkcQAhIbChdWRVJJRklDQVRJT05fU1RBVEVfRE9ORRADEh0KGVZFUklGSUNBVElPTl9TVEFURV9GQUlMRUQQBCpyCgpUb2tlblN0YXRlEhsKF1RPS0VOX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRVE9LRU5fU1RBVEVfVkFMSUQQARIXChNUT0tFTl9TVEFURV9FWFBJUkVEEAISFwoTVE9LRU5fU1RBVEVfUkVWT0tFRBADKpABCghKb2JTdGF0ZRIZChVKT0JfU1RBVEVfVU5TUEVDSUZJRUQQABISCg5KT0JfU1RBVEVfSURMRRABEhUKEUpPQl9TVEFURV9XT1JLSU5HEAISFQoRSk9CX1NUQVRFX0ZBSUxJTkcQAxIRCg1KT0JfU1RBVEVfT0ZGEAQSFAoQSk9CX1NUQVRFX0FTTEVFUBAFYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_scope]);
 
 /**
  * One setting of the server.
@@ -520,6 +520,70 @@ export const TokenSchema: GenMessage<Token> = /*@__PURE__*/
   messageDesc(file_recollect_v1_admin, 5);
 
 /**
+ * Use of a token: its calls of one method on one day, in one space and from one address.
+ *
+ * @generated from message recollect.v1.TokenUse
+ */
+export type TokenUse = Message<"recollect.v1.TokenUse"> & {
+  /**
+   * The day (UTC), as `2026-02-03`.
+   *
+   * @generated from field: string day = 1;
+   */
+  day: string;
+
+  /**
+   * The space of the calls; empty: they were refused before it counted, or it is one of too many.
+   *
+   * @generated from field: string space = 2;
+   */
+  space: string;
+
+  /**
+   * The method: `ConversationService.Load`.
+   *
+   * @generated from field: string method = 3;
+   */
+  method: string;
+
+  /**
+   * The address that they came from, without its port: `ipv4:192.0.2.7`. It is that of a proxy or of
+   * the page's server where one stands between. `others`: one of too many.
+   *
+   * @generated from field: string peer = 4;
+   */
+  peer: string;
+
+  /**
+   * Calls that were let in, whatever they came to. A stream is one call.
+   *
+   * @generated from field: int64 calls = 5;
+   */
+  calls: bigint;
+
+  /**
+   * Calls that were refused: because the token had ended or does not allow them, or for its limits.
+   *
+   * @generated from field: int64 refused_calls = 6;
+   */
+  refusedCalls: bigint;
+
+  /**
+   * Time at which the newest of them was made.
+   *
+   * @generated from field: google.protobuf.Timestamp last_call_time = 7;
+   */
+  lastCallTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.TokenUse.
+ * Use `create(TokenUseSchema)` to create a new message.
+ */
+export const TokenUseSchema: GenMessage<TokenUse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin, 6);
+
+/**
  * A conversation that a job could not deal with.
  *
  * @generated from message recollect.v1.JobFailure
@@ -545,7 +609,7 @@ export type JobFailure = Message<"recollect.v1.JobFailure"> & {
  * Use `create(JobFailureSchema)` to create a new message.
  */
 export const JobFailureSchema: GenMessage<JobFailure> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 6);
+  messageDesc(file_recollect_v1_admin, 7);
 
 /**
  * A background job in one space.
@@ -618,7 +682,7 @@ export type Job = Message<"recollect.v1.Job"> & {
  * Use `create(JobSchema)` to create a new message.
  */
 export const JobSchema: GenMessage<Job> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 7);
+  messageDesc(file_recollect_v1_admin, 8);
 
 /**
  * State of the embedding of a space's texts.
@@ -681,7 +745,7 @@ export type EmbeddingStats = Message<"recollect.v1.EmbeddingStats"> & {
  * Use `create(EmbeddingStatsSchema)` to create a new message.
  */
 export const EmbeddingStatsSchema: GenMessage<EmbeddingStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 8);
+  messageDesc(file_recollect_v1_admin, 9);
 
 /**
  * State of the notes of a space's conversations.
@@ -716,7 +780,7 @@ export type NoteStats = Message<"recollect.v1.NoteStats"> & {
  * Use `create(NoteStatsSchema)` to create a new message.
  */
 export const NoteStatsSchema: GenMessage<NoteStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 9);
+  messageDesc(file_recollect_v1_admin, 10);
 
 /**
  * Figures of how contexts were built in a space.
@@ -772,7 +836,7 @@ export type ContextStats = Message<"recollect.v1.ContextStats"> & {
  * Use `create(ContextStatsSchema)` to create a new message.
  */
 export const ContextStatsSchema: GenMessage<ContextStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 10);
+  messageDesc(file_recollect_v1_admin, 11);
 
 /**
  * Third parties of a space.
@@ -821,7 +885,7 @@ export type ExternalStats = Message<"recollect.v1.ExternalStats"> & {
  * Use `create(ExternalStatsSchema)` to create a new message.
  */
 export const ExternalStatsSchema: GenMessage<ExternalStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 11);
+  messageDesc(file_recollect_v1_admin, 12);
 
 /**
  * A sender who wrote faster than allowed.
@@ -856,7 +920,7 @@ export type LimitedSender = Message<"recollect.v1.LimitedSender"> & {
  * Use `create(LimitedSenderSchema)` to create a new message.
  */
 export const LimitedSenderSchema: GenMessage<LimitedSender> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 12);
+  messageDesc(file_recollect_v1_admin, 13);
 
 /**
  * State of a space: what it holds, and what is left to do.
@@ -935,14 +999,15 @@ export type SpaceStats = Message<"recollect.v1.SpaceStats"> & {
   contexts?: ContextStats | undefined;
 
   /**
-   * Transcripts that end within a line, as a crash leaves them; the next start cuts them.
+   * Files with what a start cut off a log: an append that a crash cut short, for which nobody was
+   * answered. They are kept until somebody removes them, or the conversation is deleted.
    *
    * @generated from field: int64 torn_transcripts = 11;
    */
   tornTranscripts: bigint;
 
   /**
-   * Bytes behind the last whole lines of those.
+   * Bytes of those files.
    *
    * @generated from field: int64 torn_bytes = 12;
    */
@@ -989,6 +1054,13 @@ export type SpaceStats = Message<"recollect.v1.SpaceStats"> & {
    * @generated from field: string held_because = 18;
    */
   heldBecause: string;
+
+  /**
+   * Paths of the files that `torn_transcripts` counts, from the server's data folder on; at most 20.
+   *
+   * @generated from field: repeated string torn_files = 19;
+   */
+  tornFiles: string[];
 };
 
 /**
@@ -996,7 +1068,7 @@ export type SpaceStats = Message<"recollect.v1.SpaceStats"> & {
  * Use `create(SpaceStatsSchema)` to create a new message.
  */
 export const SpaceStatsSchema: GenMessage<SpaceStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 13);
+  messageDesc(file_recollect_v1_admin, 14);
 
 /**
  * Cost of the models of the server's own notes on the last day that one was called.
@@ -1038,7 +1110,7 @@ export type ModelSpending = Message<"recollect.v1.ModelSpending"> & {
  * Use `create(ModelSpendingSchema)` to create a new message.
  */
 export const ModelSpendingSchema: GenMessage<ModelSpending> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 14);
+  messageDesc(file_recollect_v1_admin, 15);
 
 /**
  * A token or a space that reached a limit today (UTC).
@@ -1080,7 +1152,7 @@ export type LimitReached = Message<"recollect.v1.LimitReached"> & {
  * Use `create(LimitReachedSchema)` to create a new message.
  */
 export const LimitReachedSchema: GenMessage<LimitReached> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 15);
+  messageDesc(file_recollect_v1_admin, 16);
 
 /**
  * The server as a whole.
@@ -1150,7 +1222,7 @@ export type ServerStats = Message<"recollect.v1.ServerStats"> & {
  * Use `create(ServerStatsSchema)` to create a new message.
  */
 export const ServerStatsSchema: GenMessage<ServerStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 16);
+  messageDesc(file_recollect_v1_admin, 17);
 
 /**
  * A rule of retention: it deletes or unindexes conversations by themselves, never pinned ones, or
@@ -1238,7 +1310,7 @@ export type RetentionRule = Message<"recollect.v1.RetentionRule"> & {
  * Use `create(RetentionRuleSchema)` to create a new message.
  */
 export const RetentionRuleSchema: GenMessage<RetentionRule> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 17);
+  messageDesc(file_recollect_v1_admin, 18);
 
 /**
  * A conversation that a rule deletes or unindexes, or a communication that it deletes.
@@ -1308,7 +1380,7 @@ export type RetiredConversation = Message<"recollect.v1.RetiredConversation"> & 
  * Use `create(RetiredConversationSchema)` to create a new message.
  */
 export const RetiredConversationSchema: GenMessage<RetiredConversation> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 18);
+  messageDesc(file_recollect_v1_admin, 19);
 
 /**
  * Record of a conversation or communication that a rule deleted or unindexed; `rule` says which.
@@ -1336,7 +1408,7 @@ export type RetentionReceipt = Message<"recollect.v1.RetentionReceipt"> & {
  * Use `create(RetentionReceiptSchema)` to create a new message.
  */
 export const RetentionReceiptSchema: GenMessage<RetentionReceipt> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 19);
+  messageDesc(file_recollect_v1_admin, 20);
 
 /**
  * Source of a setting's value. A later one goes before an earlier one.

@@ -1,4 +1,4 @@
-"""`recollect admin tokens`: create, list, rotate and revoke tokens."""
+"""`recollect admin tokens`: create, list, rotate and revoke tokens, and show their use."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -60,7 +60,7 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
 
 @click.group(cls=Commands)
 def tokens() -> None:
-    """Create, list, rotate and revoke tokens."""
+    """Create, list, rotate and revoke tokens, and show their use."""
 
 
 @tokens.command("list")
@@ -161,6 +161,33 @@ def rotate_token(
     made = shell.client.admin.rotate_token(token_id, expire_time=_end(expires), overlap=overlap)
     _print_new(shell, made.token, made.secret)
     warn(f"The old token {made.replaced.id} ends at {local(made.replaced.expire_time)}.")
+
+
+@tokens.command("use")
+@click.argument("token_id", metavar="ID")
+@click.option(
+    "--since",
+    type=_Lifetime(),
+    metavar="DURATION",
+    help="Only of the days of the last 12h, 7d, …. [90 days]",
+)
+@with_shell
+def use_of_token(shell: Shell, token_id: str, since: timedelta | None) -> None:
+    """Show the use of the token ID: its calls by day, space, method and address, the newest day
+    first.
+    """
+    start = None if since is None else datetime.now(UTC) - min(since, timedelta(days=366))
+    rows = list(shell.client.admin.list_token_uses(token_id, start_time=start, page_size=_PAGE))
+    if shell.as_json:
+        json_lines(rows)
+        return
+    table = table_of("last call", "calls", "refused", "from", "space", "method")
+    table.columns[-1].no_wrap = True
+    for it in rows:
+        counts = str(it.calls), str(it.refused_calls)
+        texts = map(one_line, (it.peer, it.space, it.method))
+        table.add_row(local(it.last_call_time), *counts, *texts)
+    console().print(table if rows else "It was not used.", soft_wrap=False)
 
 
 @tokens.command("revoke")

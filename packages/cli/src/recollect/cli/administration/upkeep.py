@@ -24,6 +24,10 @@ from recollect.cli.printing import (
 )
 from recollect.imports.values import counted
 
+TORN_ADVICE = (
+    "Look whether it has a message that is missed, then remove the file: this notice goes with it."
+)
+"""Advice about a file with what a start cut off a log, whose append nobody was answered for."""
 _LOOK_SECONDS = 0.2  # between two looks at a verification
 
 
@@ -94,6 +98,8 @@ def verify(shell: Shell, every: bool, no_wait: bool) -> None:
         results = [_verified(shell, it.space) for it in started]
     for it in results:
         _print_verification(shell, it)
+        for file in shell.client.admin.get_stats(space=it.space).space.torn_files:
+            warn(f"{file} has what a start cut off a log. {TORN_ADVICE}")
     if any(it.problem_count or it.failure for it in results):
         raise click.exceptions.Exit(exits.FAILED)
 
@@ -165,7 +171,8 @@ def _flat(record: dict[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
             yield from _flat(value, path)
         elif isinstance(value, list):
             for item in value:
-                yield path, ", ".join(str(part) for part in item.values())
+                parts = item.values() if isinstance(item, dict) else [item]
+                yield path, ", ".join(map(str, parts))
         elif isinstance(value, float):
             yield path, f"{value:.3g}"
         elif value not in ("", None):
