@@ -95,6 +95,9 @@ class Page:
 
     async def _file(self, request: Request) -> Response:
         file = self._files.find(request.scope["path"])
+        if file is None and "text/html" in request.headers.get("accept", ""):
+            index = self._files.index  # which says so to people
+            return Response(index.content, 404, dict(index.headers))
         if file is None:
             return Response("there is no such page\n", 404)
         headers = dict(file.headers)
