@@ -22,7 +22,7 @@ from recollect.web.files import PageFiles
 from recollect.web.forwarding import Forwarder, admit, read_body
 from recollect.web.gateway import Gateway
 from recollect.web.protection import DOCUMENT, TOKEN_KEY, App, Protection
-from recollect.web.protocols import RequestRefused
+from recollect.web.protocols import NO_STORE, RequestRefused
 from recollect.web.proxy import (
     PERSON_KEY,
     TOKEN_FORM,
@@ -94,6 +94,8 @@ class Page:
         )
 
     async def _file(self, request: Request) -> Response:
+        if protocols.is_call_path(request.scope["path"]):
+            return await self._call(request)
         file = self._files.find(request.scope["path"])
         if file is None and "text/html" in request.headers.get("accept", ""):
             index = self._files.index  # which says so to people
@@ -112,15 +114,20 @@ class Page:
         # a URL that is parsed drops tabs and line breaks
         method = self._methods.get(request.scope["path"])
         if method is None:
-            return Response("there is no such call\n", 404)
+            text = f"there is no such call: {DOCUMENT} describes them"
+            return RequestRefused(404, "unimplemented", text).response()
+        if request.method != "POST":
+            text = "calls are made with POST"
+            return RequestRefused(405, "unimplemented", text, allow="POST").response()
         if TOKEN_KEY in request.scope:  # whatever cookies come with it
             return await self._gateway.answer(request, method, request.scope[TOKEN_KEY])
         session = self._session(request)
         if session is None:
             return _no_session()
-        protocol = protocols.of_page(request.headers.get("content-type"), method)
-        if protocol is None:
-            return Response(f"the content type must be {protocols.expected(method)}\n", 415)
+        try:
+            protocol = protocols.of_page(request.headers.get("content-type"), method)
+        except RequestRefused as refused:
+            return refused.response()
         try:
             token = self._people.token(session.person) if self._people else session.token
             admit(request, session.person or session)
@@ -160,11 +167,11 @@ class Page:
             )
             return RequestRefused(None, "failed_precondition", f"{text} `required`").response()
         if self._session(request) is not None:
-            return Response(status_code=204, headers={"cache-control": "no-store"})
+            return Response(status_code=204, headers=NO_STORE)
         return self._with_cookie(201, self._sessions.begin(person))
 
     def _with_cookie(self, status: int, cookie: str) -> Response:
-        answer = Response(status_code=status, headers={"cache-control": "no-store"})
+        answer = Response(status_code=status, headers=NO_STORE)
         answer.set_cookie(self._cookie, cookie, **self._of_cookie)
         return answer
 
@@ -186,7 +193,7 @@ class Page:
         except RequestRefused as error:
             return error.response()
         session.token = token
-        return Response(status_code=204, headers={"cache-control": "no-store"})
+        return Response(status_code=204, headers=NO_STORE)
 
     async def _sign_out(self, request: Request) -> Response:
         """Forget the token of this browser's session; of a person whom a proxy signed in, end the
@@ -197,15 +204,13 @@ class Page:
             return _no_session()
         session.token = None
         if self._people is None:
-            return Response(status_code=204, headers={"cache-control": "no-store"})
+            return Response(status_code=204, headers=NO_STORE)
         try:
             self._sessions.end(request.cookies[self._cookie])
         except OSError as error:
             print_notice(f"Signed out until a restart only: {error.filename}: {error.strerror}")
         content = json.dumps({"location": self._people.sign_out})
-        answer = Response(
-            content, headers={"cache-control": "no-store"}, media_type="application/json"
-        )
+        answer = Response(content, headers=NO_STORE, media_type="application/json")
         answer.delete_cookie(self._cookie, **self._of_cookie)
         return answer
 
@@ -259,9 +264,12 @@ def serve(
     origins: frozenset[str] = frozenset(),
     people: SignedInPeople | None = None,
     until: Callable[[], Any] | None = None,
+    *,
+    is_direct: bool,
 ) -> None:
     """Serve until a signal ends the process, or `until` returns. The first of the page's
-    `addresses` is printed; pages of `origins` may call the gateway.
+    `addresses` is printed; pages of `origins` may call the gateway. `is_direct` says that no proxy
+    is before it.
     """
     address = addresses[0]
 
@@ -273,7 +281,7 @@ def serve(
             print_notice(f"{beginning}: {url} for {len(people.files)} people, by {people.path}")
 
     page = Page(endpoint, sessions, address, announce, people)
-    app: App = Protection(page.app(), addresses, origins, people)
+    app: App = Protection(page.app(), addresses, origins, people, is_direct=is_direct)
     announce("The page")
     config = uvicorn.Config(
         app,

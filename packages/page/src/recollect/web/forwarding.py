@@ -16,7 +16,12 @@ from recollect._bounded_http import BoundedHttp, connection_of
 from recollect._shared.channel import CHANNEL_OPTIONS
 from recollect._shared.endpoint import Endpoint, checked_space
 from recollect.v1.access_service_pb2 import WhoAmIResponse
-from recollect.web.protocols import Protocol, RequestRefused, StreamProtocol
+from recollect.web.protocols import (
+    NO_STORE,
+    Protocol,
+    RequestRefused,
+    StreamProtocol,
+)
 
 MAX_BODY = 9 * 1024 * 1024
 """Bytes of a request of the page."""
@@ -67,7 +72,8 @@ class Forwarder:
         reads: bool = True,
     ) -> Response:
         """Return the answer to a call of `limit` bytes at most. `token` replaces the one of the
-        endpoint. Unless `reads`, the call is one that the server will refuse, and its body is left.
+        endpoint, unless it is empty. Unless `reads`, the call is one that the server will refuse,
+        and its body is left.
         """
         try:
             protocol.check(request.headers)
@@ -85,8 +91,10 @@ class Forwarder:
             return Response(status_code=499)
 
     async def check(self, token: str) -> WhoAmIResponse:
-        """Return what the server knows of a caller with a token. Raises RequestRefused."""
-        if not self._keeps_secrets:
+        """Return what the server knows of a caller with a token, or of one without where it is
+        empty. Raises RequestRefused.
+        """
+        if token and not self._keeps_secrets:
             raise RequestRefused(
                 None,
                 "failed_precondition",
@@ -94,7 +102,7 @@ class Forwarder:
                 " recollect-web with --ca, or with --insecure where the network itself is trusted",
             )
         whoami: Any = self._channel.unary_unary("/recollect.v1.AccessService/WhoAmI")
-        metadata = _replaced(self._metadata, "authorization", f"Bearer {token}")
+        metadata = _with_token(self._metadata, token)
         try:
             answer = await whoami(b"", timeout=DEFAULT_SECONDS, metadata=metadata)
         except grpc.aio.AioRpcError as error:
@@ -126,7 +134,7 @@ class Forwarder:
         if isinstance(outcome, grpc.aio.AioRpcError):
             raise self._failure(outcome, metadata)
         body = await protocol.answer(outcome)
-        return Response(body, headers={"cache-control": "no-store"}, media_type=protocol.kind)
+        return Response(body, headers=NO_STORE, media_type=protocol.kind)
 
     def _stream(
         self,
@@ -149,9 +157,7 @@ class Forwarder:
                 call.cancel()
             yield protocol.end(failure)
 
-        return StreamingResponse(
-            parts(), headers={"cache-control": "no-store"}, media_type=protocol.kind
-        )
+        return StreamingResponse(parts(), headers=NO_STORE, media_type=protocol.kind)
 
     def _failure(
         self, error: grpc.aio.AioRpcError, metadata: tuple[tuple[str, str], ...]
@@ -162,9 +168,7 @@ class Forwarder:
 
     def _with(self, request: Request, token: str | None) -> tuple[tuple[str, str], ...]:
         """Return the metadata of a call: the endpoint's, with the caller's space and token."""
-        metadata = self._metadata
-        if token is not None:
-            metadata = _replaced(metadata, "authorization", f"Bearer {token}")
+        metadata = _with_token(self._metadata, token)
         space = request.headers.get("recollect-space")
         if space:
             try:
@@ -222,6 +226,12 @@ async def _disconnected(request: Request) -> None:
     """Wait until the caller went away."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _with_token(
+    metadata: tuple[tuple[str, str], ...], token: str | None
+) -> tuple[tuple[str, str], ...]:
+    return _replaced(metadata, "authorization", f"Bearer {token}") if token else metadata
 
 
 def _replaced(

@@ -1,4 +1,6 @@
-"""The gateway: calls of programs that bring a token of their own, and pages of other origins."""
+"""The gateway: calls of programs, which bring a token of their own where the server asks for one,
+and of pages of other origins.
+"""
 
 import asyncio
 import hashlib
@@ -23,7 +25,7 @@ _MAX_TOKENS = 1024
 
 @dataclass(eq=False, slots=True)
 class Caller:
-    """The callers with one token."""
+    """The callers with one token, or all without."""
 
     scopes: frozenset[int] = frozenset()
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -31,7 +33,7 @@ class Caller:
 
 
 class Gateway:
-    """Calls that bring a token.
+    """Calls of programs.
 
     A token that the server has not accepted yet is shown to it over a connection of its own, before
     the call's body is read. For wrong tokens the server slows the connection that brought them: so
@@ -57,12 +59,11 @@ class Gateway:
         return Response(self._document, media_type="application/json")
 
     async def answer(self, request: Request, method: ForwardedMethod, token: str) -> Response:
-        """Return the answer to a call."""
-        protocol = protocols.of_program(request.headers.get("content-type"), method)
-        if protocol is None:
-            kinds = "application/connect+json" if method.streams else "application/json"
-            text = f"the content type must be {kinds}, {protocols.expected(method)}"
-            return Response(f"{text} or application/grpc-web+proto\n", 415)
+        """Return the answer to a call. An empty `token` is that of a program without one."""
+        try:
+            protocol = protocols.of_program(request.headers, method)
+        except RequestRefused as refused:
+            return refused.response()
         try:
             caller = await self._caller(token, method.scopes)
             admit(request, caller)
@@ -73,8 +74,9 @@ class Gateway:
         return await self._calls.answer(request, protocol, token, _MAX_BODY, reads=has_scopes)
 
     async def _caller(self, token: str, needed: frozenset[int]) -> Caller:
-        """Return the caller with a token that the server accepts. Its scopes are those that it has
-        now, if it lacks one that is needed. Raises RequestRefused.
+        """Return the caller with a token that the server accepts, or without where it asks for
+        none. Its scopes are those that it has now, if it lacks one that is needed. Raises
+        RequestRefused.
         """
         key = _hash(token)
         caller = self._accepted.get(key)

@@ -1,4 +1,7 @@
-"""Protocols of calls over HTTP: Connect and gRPC-Web, with messages in binary or in JSON."""
+"""Protocols of calls over HTTP: Connect and gRPC-Web, with messages in binary or in JSON.
+
+The Connect protocol: https://connectrpc.com/docs/protocol.
+"""
 
 import asyncio
 import base64
@@ -7,6 +10,7 @@ import json
 import math
 import pkgutil
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -29,6 +33,8 @@ from recollect.v1 import scope_pb2
 
 UNARY, STREAM = "application/proto", "application/connect+proto"
 """The content types of the page's calls."""
+_JSON = "application/json"
+_CALL = re.compile(r"/(recollect|grpc)\.")
 _PREFIX = 5
 """Bytes before a message of a stream: one of flags, four of length."""
 _END, _TRAILERS = 0x02, 0x80
@@ -45,7 +51,8 @@ bytes, and a body of 18 MiB has room for millions.
 _VALUE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[^\s",:\[\]{}]++', re.DOTALL)
 _GRPC_TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
 _GRPC_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
-_NO_STORE = {"cache-control": "no-store"}
+NO_STORE = {"cache-control": "no-store"}
+"""Headers of answers that nobody may keep."""
 _PLAIN = "".join(chr(it) for it in range(0x20, 0x7F) if chr(it) != "%")
 """Characters that `grpc-message` shows as they are."""
 
@@ -101,6 +108,11 @@ def methods() -> Mapping[str, ForwardedMethod]:
     return by_path
 
 
+def is_call_path(path: str) -> bool:
+    """Return whether a path is one of calls, whether or not the method exists."""
+    return _CALL.match(path) is not None
+
+
 class RequestRefused(Exception):
     """A call that failed: the server refused it, or it is too large, too slow or not as its
     protocol has it.
@@ -113,12 +125,15 @@ class RequestRefused(Exception):
         text: str,
         details: bytes = b"",
         retry_delay: float | None = None,
+        allow: str = "",
     ) -> None:
         """`status` is that of HTTP, None for the one of the code; `details` an encoded
-        google.rpc.Status; `retry_delay` the seconds to wait where that does not say so.
+        google.rpc.Status; `retry_delay` the seconds to wait where that does not say so; `allow` the
+        methods of HTTP that are allowed, for the status 405.
         """
         super().__init__(text)
         self._retry_delay = retry_delay
+        self._allow = allow
         self.status = status or _HTTP_STATUS[code]
         self.code = code
         self.details = details
@@ -168,12 +183,15 @@ class RequestRefused(Exception):
 
     def response(self, **more: str) -> Response:
         """Return the error as Connect has it where a call has one answer."""
-        headers = _NO_STORE | more
+        headers = NO_STORE | more
+        if self._allow:
+            headers["allow"] = self._allow
+        if self.status == 401:  # RFC 9110, 11.6.1: every answer with it names a scheme
+            headers["www-authenticate"] = "Bearer"
         delay = read_details(self.details).retry_delay or self._retry_delay
         if delay is not None:
             headers["retry-after"] = str(math.ceil(delay))
-        content = json.dumps(self.described(), ensure_ascii=False) + "\n"
-        return Response(content, self.status, headers, "application/json")
+        return Response(_json(self.described()) + b"\n", self.status, headers, _JSON)
 
 
 class Protocol:
@@ -184,6 +202,7 @@ class Protocol:
 
     def __init__(self, kind: str, method: ForwardedMethod) -> None:
         self.kind = kind
+        """The content type of an answer."""
         self.method = method
         self._is_json = kind.endswith("json")
         self.turn: AbstractAsyncContextManager[object] = nullcontext()
@@ -261,8 +280,20 @@ class Protocol:
         return json_format.MessageToJson(message, indent=None, ensure_ascii=False).encode() + b"\n"
 
 
-class StreamProtocol(Protocol):
-    """Connect's protocol for a stream."""
+class StreamProtocol(Protocol, ABC):
+    """A protocol of streams."""
+
+    @abstractmethod
+    async def part(self, message: bytes) -> bytes:
+        """Return one message of an answer as it is sent."""
+
+    @abstractmethod
+    def end(self, error: RequestRefused | None) -> bytes:
+        """Return what ends an answer."""
+
+
+class Envelopes(StreamProtocol):
+    """Connect's protocol for a stream: an envelope around each message."""
 
     encoding = "connect-content-encoding"
 
@@ -282,7 +313,7 @@ class StreamProtocol(Protocol):
     def end(self, error: RequestRefused | None) -> bytes:
         """Return what ends an answer."""
         end = {} if error is None else {"error": error.described()}
-        return _envelope(_END, json.dumps(end).encode())
+        return _envelope(_END, _json(end))
 
     async def answer(self, message: bytes) -> bytes:
         """Return a whole answer of one message."""
@@ -290,10 +321,10 @@ class StreamProtocol(Protocol):
 
     def refusal(self, error: RequestRefused) -> Response:
         """Return an answer that ends at once: streams have the status 200 however they end."""
-        return Response(self.end(error), headers=_NO_STORE, media_type=self.kind)
+        return Response(self.end(error), headers=NO_STORE, media_type=self.kind)
 
 
-class GrpcWeb(StreamProtocol):
+class GrpcWeb(Envelopes):
     """The gRPC-Web protocol, which frames a single answer as it does a stream."""
 
     encoding = "grpc-encoding"
@@ -323,30 +354,39 @@ class GrpcWeb(StreamProtocol):
         return _envelope(_TRAILERS, text.encode())
 
 
-def of_page(kind: str | None, method: ForwardedMethod) -> Protocol | None:
-    """Return the protocol of a call of the page, None if its content type is another."""
+def of_page(kind: str | None, method: ForwardedMethod) -> Protocol:
+    """Return the protocol of a call of the page. Raises RequestRefused for another content type."""
     if kind != expected(method):
-        return None
-    return StreamProtocol(kind, method) if method.streams else Protocol(kind, method)
+        raise _unsupported(expected(method))
+    return Envelopes(kind, method) if method.streams else Protocol(kind, method)
 
 
-def of_program(kind: str | None, method: ForwardedMethod) -> Protocol | None:
-    """Return the protocol of a call of a program, None if its content type is not known."""
-    media, _, parameters = (kind or "").lower().partition(";")
+def of_program(headers: Headers, method: ForwardedMethod) -> Protocol:
+    """Return the protocol of a call of a program. Raises RequestRefused for a content type that is
+    not supported.
+    """
+    media, _, parameters = headers.get("content-type", "").lower().partition(";")
     media = media.strip()
-    if parameters.replace(" ", "") not in ("", "charset=utf-8"):
-        return None
-    if media in ("application/grpc-web", "application/grpc-web+proto"):
-        return GrpcWeb(media, method)
-    if media in (UNARY, STREAM):
-        return of_page(media, method)
-    if method.request is None:
-        return None
-    if media == "application/json" and not method.streams:
-        return Protocol(media, method)
-    if media == "application/connect+json" and method.streams:
-        return StreamProtocol(media, method)
-    return None
+    if parameters.replace(" ", "") in ("", "charset=utf-8"):
+        if media in ("application/grpc-web", "application/grpc-web+proto"):
+            return GrpcWeb(media, method)
+        if media == expected(method):
+            return of_page(media, method)
+        if method.request is not None and media == _JSON and not method.streams:
+            return Protocol(media, method)
+        if media == "application/connect+json" and method.streams:
+            return Envelopes(media, method)
+    kinds = f"{_JSON}, {UNARY}"
+    if method.streams:
+        kinds = f"application/connect+json, {STREAM}"
+    text = f"{kinds} or application/grpc-web+proto"
+    if media == "application/x-www-form-urlencoded":
+        text += f": with curl, give --json in place of -d, or -H 'content-type: {_JSON}' beside it"
+    raise _unsupported(text)
+
+
+def _unsupported(kinds: str) -> RequestRefused:
+    return RequestRefused(415, "invalid_argument", f"content-type: must be {kinds}")
 
 
 def expected(method: ForwardedMethod) -> str:
@@ -357,6 +397,10 @@ def expected(method: ForwardedMethod) -> str:
 def _has_too_many_values(text: bytes) -> bool:
     """Return whether a text in JSON holds more than `_MAX_VALUES`. Reads no further than that."""
     return next(islice(_VALUE.finditer(text), _MAX_VALUES, None), None) is not None
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def _envelope(flags: int, content: bytes) -> bytes:

@@ -1,0 +1,216 @@
+"""The gateway as curl uses it: without a token where the server asks for none."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from recollect.v1.conversation_service_pb2 import LoadRequest
+from recollect_server import app
+from recollect_server.domain.time import system_clock
+from recollect_server.settings import Settings
+
+from tests.cases import each
+from tests.credentials.conftest import grant, tokens_of
+from tests.waiting import until
+from tests.web.conftest import Answer, Bridge, Stage, blank_site
+
+LISTED = "https://app.example"
+JSON = "application/json"
+LOAD, CREATE = "ConversationService/Load", "ConversationService/Create"
+STREAM = "ConversationService/StreamUpdates"
+WHO = "AccessService/WhoAmI"
+ATTACKS = """async ([create, stream]) => {
+  const body = '{"channel": "attack"}';
+  const kinds = ['application/json', 'text/plain', 'application/x-www-form-urlencoded'];
+  window.failed = 0;
+  for (const mode of ['cors', 'no-cors']) {
+    for (const kind of kinds) {
+      await fetch(create, {method: 'POST', mode, body, headers: {'content-type': kind}}).catch(() => 0);
+    }
+    await fetch(stream, {mode, headers: {accept: 'text/event-stream'}}).catch(() => 0);
+  }
+  for (const type of kinds) try { navigator.sendBeacon(create, new Blob([body], {type})); } catch {}
+  const source = new EventSource(stream);
+  source.onerror = () => { source.close(); window.failed++; };
+  for (const tag of ['script', 'img', 'iframe']) {
+    document.body.append(Object.assign(document.createElement(tag), {src: stream}));
+  }
+  const frame = Object.assign(document.createElement('iframe'), {name: 'target'});
+  const form = Object.assign(document.createElement('form'), {
+    method: 'POST', action: create, enctype: 'text/plain', target: 'target'});
+  form.append(Object.assign(document.createElement('input'), {name: '{"channel": "attack", "x', value: '":1}'}));
+  document.body.append(frame, form);
+  form.submit();
+}"""
+"""A script of a page of another origin: every request that it can try."""
+
+
+def curl(url: str, *arguments: str, body: bytes = b"") -> Answer:
+    """Return what curl is answered."""
+    command = ["curl", "--silent", "--show-error", "--include", "--max-time", "30", *arguments, url]
+    done = subprocess.run(command, input=body, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return Answer.of(done.stdout)
+
+
+def error_of(answer: Answer) -> tuple[int, str, str]:
+    """Return the status of an error, its code and its text, which are Connect's in JSON."""
+    assert answer.headers["content-type"] == JSON
+    error = json.loads(answer.body)
+    return answer.status, error["code"], error["message"]
+
+
+@dataclass
+class Calls:
+    """The calls of a bridge by their short names."""
+
+    bridge: Bridge
+
+    def url(self, method: str, **query: str) -> str:
+        return f"{self.bridge.origin}/recollect.v1.{method}" + (
+            f"?{urlencode(query)}" if query else ""
+        )
+
+
+@pytest.fixture(scope="module")
+def calls(stage: Stage) -> Calls:
+    return Calls(stage.bridge)
+
+
+def test_a_call_without_a_token_goes_through_where_the_server_wants_none(calls: Calls) -> None:
+    made = curl(calls.url(CREATE), "--json", '{"channel": "shell"}')
+    assert made.status == 200
+    identity = json.loads(made.body)["conversation"]["id"]
+    for kind, body in ((JSON, json.dumps({"conversationId": identity}).encode()),
+                       ("application/proto", LoadRequest(conversation_id=identity).SerializeToString())):  # fmt: skip
+        answer = curl(
+            calls.url(LOAD), "-H", f"content-type: {kind}", "--data-binary", "@-", body=body
+        )
+        assert (answer.status, answer.headers["content-type"]) == (200, kind)
+        assert identity.encode() in answer.body
+    # Node's fetch says that it is in a mode of fetch
+    assert curl(calls.url(WHO), "--json", "{}", "-H", "sec-fetch-mode: cors").status == 200
+
+
+def test_a_foreign_page_in_a_browser_makes_no_call_without_a_token(
+    calls: Calls, browser: Any
+) -> None:
+    before = curl(calls.url("ConversationService/List"), "--json", "{}").body
+    tries: list[str] = []
+    statuses: list[tuple[str, int]] = []
+    context = browser.new_context()
+
+    def note(response: Any) -> None:
+        if response.url.startswith(calls.bridge.origin):
+            statuses.append((response.request.method, response.status))
+
+    try:
+        with blank_site() as site:
+            page = context.new_page()
+            page.on("response", note)
+            page.on("request", lambda it: tries.append(it.url))
+            page.goto(site)
+            page.evaluate(
+                ATTACKS, [calls.url(CREATE), calls.url(STREAM, encoding="json", message="{}")]
+            )
+            until(lambda: page.evaluate("() => window.frames.length === 2 && window.failed") == 1)
+            page.goto(site)
+            page.goto(calls.url(WHO, encoding="json", message="{}"))
+    finally:
+        context.close()
+    assert len([it for it in tries if it.startswith(calls.bridge.origin)]) > 12
+    assert {method for method, _ in statuses} == {"GET", "POST"}
+    assert {status for _, status in statuses} <= {403, 405}
+    assert curl(calls.url("ConversationService/List"), "--json", "{}").body == before
+
+
+@each(("header", "status"), [
+    ("origin: http://evil.example", 403), ("origin: null", 403), ("origin;", 403), (f"origin: {LISTED}", 403),
+    ("sec-fetch-site: cross-site", 403), ("sec-fetch-site: same-site", 403), ("sec-fetch-site: none", 403),
+    ("sec-fetch-dest: empty", 403), ("host: evil.example", 421), ("authorization: Basic dTpw", 401),
+    ("authorization: Bearer", 401), ("x-forwarded-for: 192.0.2.7", 401), ("forwarded: for=192.0.2.7", 401),
+])  # fmt: skip
+def test_a_call_without_a_token_that_a_browser_may_send_is_refused(
+    calls: Calls, header: str, status: int
+) -> None:
+    before = curl(calls.url("ConversationService/List"), "--json", "{}").body
+    answer = curl(calls.url(CREATE), "--json", '{"channel": "web"}', "-H", header)
+    code = "unauthenticated" if status == 401 else "permission_denied"
+    assert error_of(answer)[:2] == (status, code)
+    assert "access-control-allow-origin" not in answer.headers
+    assert curl(calls.url("ConversationService/List"), "--json", "{}").body == before
+
+
+def test_a_form_is_refused_and_curl_is_shown_how(calls: Calls) -> None:
+    status, code, text = error_of(curl(calls.url(WHO), "-d", "{}"))
+    assert (status, code) == (415, "invalid_argument")
+    assert text.startswith("content-type: must be application/json")
+    assert "--json in place of -d" in text
+
+
+@each(("method", "path", "expected"), [
+    ("POST", "/recollect.v1.RecallService/Nothing", (404, "unimplemented")),
+    ("GET", "/recollect.v1.RecallService", (404, "unimplemented")),
+    ("GET", "/grpc.reflection.v1.ServerReflection/Info", (404, "unimplemented")),
+    ("GET", f"/recollect.v1.{CREATE}?encoding=json&message={{}}", (405, "unimplemented")),
+    ("PUT", f"/recollect.v1.{CREATE}", (405, "unimplemented")),
+])  # fmt: skip
+def test_errors_of_calls_are_connects(
+    calls: Calls, method: str, path: str, expected: tuple[int, str]
+) -> None:
+    answer = curl(calls.bridge.origin + path, "--request", method, "--globoff")
+    status, code, text = error_of(answer)
+    assert (status, code) == expected
+    assert text
+    if status == 405:
+        assert answer.headers["allow"] == ("POST" if method == "GET" else "GET, HEAD, POST")
+
+
+def test_json_has_no_headers_of_pages(calls: Calls) -> None:
+    for answer in (curl(f"{calls.bridge.origin}/openapi.json"),
+                   curl(calls.url(WHO), "--json", "{}"), curl(calls.url(WHO), "-d", "{}")):  # fmt: skip
+        assert answer.headers["content-type"] == JSON
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        names = {"content-security-policy", "x-frame-options", "permissions-policy"}
+        assert not names & answer.headers.keys()
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Iterator[Bridge]:
+    """Start a server without tokens on a Unix socket, and its gateway."""
+    values = {"listen": f"unix:{tmp_path}/socket", "data_dir": tmp_path / "data"}
+    server = app.start(Settings.load(None, values))
+    bridge = Bridge(f"unix:{tmp_path}/socket")
+    yield bridge
+    bridge.stop()
+    server.stop()
+
+
+def test_a_socket_of_its_owner_is_lent_to_nobody(private: Bridge) -> None:
+    for answer in (curl(Calls(private).url(WHO), "--json", "{}"),):
+        status, code, text = error_of(answer)
+        assert (status, code) == (400, "failed_precondition")
+        assert "token create" in text
+
+
+def test_a_server_that_gets_its_first_token_wants_one(tmp_path: Path) -> None:
+    values = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data"}
+    server = app.start(Settings.load(None, values))
+    bridge = Bridge(server.address)
+    calls = Calls(bridge)
+    try:
+        assert curl(calls.url(WHO), "--json", "{}").status == 200
+        tokens_of(tmp_path / "data", system_clock).create(grant("admin"))
+        until(lambda: curl(calls.url(WHO), "--json", "{}").status == 401)
+        # from here on it is refused before its body comes
+        waiting = curl(calls.url(CREATE), "--json", "{}", "-H", "content-length: 1000")
+        assert error_of(waiting)[:2] == (401, "unauthenticated")
+    finally:
+        bridge.stop()
+        server.stop()
