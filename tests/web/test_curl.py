@@ -171,8 +171,23 @@ def test_errors_of_calls_are_connects(
         assert answer.headers["allow"] == ("POST" if method == "GET" else "GET, HEAD, POST")
 
 
+def test_health_is_that_of_the_server(tmp_path: Path) -> None:
+    values = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "auth": "required"}
+    server = app.start(Settings.load(None, values))
+    bridge = Bridge(server.address)
+    try:
+        health = f"{bridge.origin}/healthz"
+        answer = curl(health)
+        assert (answer.status, json.loads(answer.body)) == (200, {"status": "SERVING"})
+        assert curl(health, "-H", "origin: http://evil.example").status == 403
+        server.stop()
+        assert error_of(curl(health))[:2] == (503, "unavailable")
+    finally:
+        bridge.stop()
+
+
 def test_json_has_no_headers_of_pages(calls: Calls) -> None:
-    for answer in (curl(f"{calls.bridge.origin}/openapi.json"),
+    for answer in (curl(f"{calls.bridge.origin}/healthz"), curl(f"{calls.bridge.origin}/openapi.json"),
                    curl(calls.url(WHO), "--json", "{}"), curl(calls.url(WHO), "-d", "{}")):  # fmt: skip
         assert answer.headers["content-type"] == JSON
         assert answer.headers["x-content-type-options"] == "nosniff"

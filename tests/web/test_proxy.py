@@ -259,6 +259,7 @@ def test_what_no_proxy_sent_is_refused_and_logged(
         stranger.send("GET", f"{BASE}/", b"", "alex"),
         stranger.send("GET", f"{BASE}/"),
         stranger.send("GET", f"{BASE}/openapi.json"),
+        stranger.send("GET", f"{BASE}/healthz"),
         stranger.send("POST", f"{BASE}{WHO}", b"", **forwarded),
     ]
     [line] = other.stop().splitlines()  # one of a kind

@@ -21,7 +21,7 @@ from recollect.web import protocols
 from recollect.web.files import PageFiles
 from recollect.web.forwarding import Forwarder, admit, read_body
 from recollect.web.gateway import Gateway
-from recollect.web.protection import DOCUMENT, TOKEN_KEY, App, Protection
+from recollect.web.protection import DOCUMENT, HEALTH, TOKEN_KEY, App, Protection
 from recollect.web.protocols import NO_STORE, RequestRefused
 from recollect.web.proxy import (
     PERSON_KEY,
@@ -88,6 +88,7 @@ class Page:
                 Route("/session/sign-out", self._sign_out, methods=["POST"]),
                 Route("/{path:path}", self._call, methods=["POST"]),
                 Route(DOCUMENT, self._document, methods=["GET"]),
+                Route(HEALTH, self._health, methods=["GET"]),
                 Route("/{path:path}", self._file, methods=["GET"]),
             ],
             lifespan=lifespan,
@@ -109,6 +110,13 @@ class Page:
 
     async def _document(self, _: Request) -> Response:
         return self._gateway.document()
+
+    async def _health(self, _: Request) -> Response:
+        try:
+            await self._forwarder.check_health()
+        except RequestRefused as error:
+            return error.response()
+        return Response('{"status":"SERVING"}\n', headers=NO_STORE, media_type="application/json")
 
     async def _call(self, request: Request) -> Response:
         # a URL that is parsed drops tabs and line breaks

@@ -28,6 +28,9 @@ MAX_BODY = 9 * 1024 * 1024
 BODY_SECONDS = 20.0
 """The time that a request's body may take to arrive."""
 DEFAULT_SECONDS = 30.0
+_HEALTH_SECONDS = 5.0
+_SERVING = b"\x08\x01"
+"""A grpc.health.v1.HealthCheckResponse with the status SERVING."""
 _NO_MESSAGE = b"\xff"
 """Sent in place of a body that is not read. It is no message of any kind, so that the server does
 nothing even if it no longer refuses the caller.
@@ -89,6 +92,17 @@ class Forwarder:
             return protocol.refusal(error)
         except ClientDisconnect:
             return Response(status_code=499)
+
+    async def check_health(self) -> None:
+        """Return if the server serves. Raises RequestRefused."""
+        check: Any = self._channel.unary_unary("/grpc.health.v1.Health/Check")
+        text = "it is stopping"
+        try:
+            if await check(b"", timeout=_HEALTH_SECONDS) == _SERVING:
+                return
+        except grpc.aio.AioRpcError as error:
+            text = error.details() or error.code().name
+        raise RequestRefused(None, "unavailable", f"the server does not serve: {text}")
 
     async def check(self, token: str) -> WhoAmIResponse:
         """Return what the server knows of a caller with a token, or of one without where it is

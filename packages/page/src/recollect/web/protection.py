@@ -34,7 +34,9 @@ TOKEN_KEY = "recollect.token"  # noqa: S105 - a key of a request's scope
 """The key of a program's scope under which its token is; an empty one if it brought none."""
 DOCUMENT = "/openapi.json"
 """The path of the OpenAPI document, which any program may read."""
-_OPEN = (DOCUMENT,)
+HEALTH = "/healthz"
+"""The path that says whether the server serves, which any program may read."""
+_OPEN = (DOCUMENT, HEALTH)
 _METHODS = "GET, HEAD, POST"
 _OF_PROXY = {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"}
 """Headers that a proxy adds to what it forwards."""
