@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from recollect.v1.conversation_service_pb2 import LoadRequest
+from recollect.v1.conversation_service_pb2 import LoadRequest, LoadResponse
 from recollect_server import app
 from recollect_server.domain.time import system_clock
 from recollect_server.settings import Settings
@@ -76,10 +77,20 @@ class Calls:
             f"?{urlencode(query)}" if query else ""
         )
 
+    def get(self, method: str, request: Any, *arguments: str, **query: str) -> Answer:
+        """Make a call with GET, in JSON unless the query says otherwise."""
+        usual = {"connect": "v1", "encoding": "json", "message": json.dumps(request)}
+        return curl(self.url(method, **usual | query), *arguments)
+
 
 @pytest.fixture(scope="module")
 def calls(stage: Stage) -> Calls:
     return Calls(stage.bridge)
+
+
+@pytest.fixture(scope="module")
+def conversation(stage: Stage) -> str:
+    return stage.conversation("Ships", "We ship on Friday.")
 
 
 def test_a_call_without_a_token_goes_through_where_the_server_wants_none(calls: Calls) -> None:
@@ -139,10 +150,13 @@ def test_a_call_without_a_token_that_a_browser_may_send_is_refused(
     calls: Calls, header: str, status: int
 ) -> None:
     before = curl(calls.url("ConversationService/List"), "--json", "{}").body
-    answer = curl(calls.url(CREATE), "--json", '{"channel": "web"}', "-H", header)
+    answers = [
+        curl(calls.url(CREATE), "--json", '{"channel": "web"}', "-H", header),
+        calls.get(WHO, {}, "-H", header),
+    ]
     code = "unauthenticated" if status == 401 else "permission_denied"
-    assert error_of(answer)[:2] == (status, code)
-    assert "access-control-allow-origin" not in answer.headers
+    assert [error_of(it)[:2] for it in answers] == [(status, code)] * 2
+    assert not [it for it in answers if "access-control-allow-origin" in it.headers]
     assert curl(calls.url("ConversationService/List"), "--json", "{}").body == before
 
 
@@ -159,6 +173,14 @@ def test_a_form_is_refused_and_curl_is_shown_how(calls: Calls) -> None:
     ("GET", "/grpc.reflection.v1.ServerReflection/Info", (404, "unimplemented")),
     ("GET", f"/recollect.v1.{CREATE}?encoding=json&message={{}}", (405, "unimplemented")),
     ("PUT", f"/recollect.v1.{CREATE}", (405, "unimplemented")),
+    ("GET", f"/recollect.v1.{WHO}", (415, "invalid_argument")),
+    ("GET", f"/recollect.v1.{WHO}?encoding=xml&message=", (415, "invalid_argument")),
+    ("GET", f"/recollect.v1.{WHO}?encoding=json", (400, "invalid_argument")),
+    ("GET", f"/recollect.v1.{WHO}?encoding=json&message=%7B%7D&connect=v2", (400, "invalid_argument")),
+    ("GET", f"/recollect.v1.{WHO}?encoding=json&message=*&base64=1", (400, "invalid_argument")),
+    ("GET", f"/recollect.v1.{WHO}?encoding=json&message=a&base64=1", (400, "invalid_argument")),
+    ("GET", f"/recollect.v1.{WHO}?encoding=json&message=%7B%7D&compression=br", (501, "unimplemented")),
+    ("GET", f"/recollect.v1.{STREAM}?encoding=json&message=%7B%7D", (415, "invalid_argument")),
 ])  # fmt: skip
 def test_errors_of_calls_are_connects(
     calls: Calls, method: str, path: str, expected: tuple[int, str]
@@ -169,6 +191,21 @@ def test_errors_of_calls_are_connects(
     assert text
     if status == 405:
         assert answer.headers["allow"] == ("POST" if method == "GET" else "GET, HEAD, POST")
+
+
+def test_a_call_without_side_effects_is_made_with_get(calls: Calls, conversation: str) -> None:
+    request = {"conversationId": conversation}
+    posted = curl(calls.url(LOAD), "--json", json.dumps(request))
+    plain = calls.get(LOAD, request)
+    assert (plain.status, plain.body) == (200, posted.body)
+    assert plain.headers["cache-control"] == "no-store"
+    message = LoadRequest(conversation_id=conversation).SerializeToString()
+    text = urlsafe_b64encode(message).decode().rstrip("=")
+    binary = calls.get(LOAD, {}, encoding="proto", message=text, base64="1")
+    assert LoadResponse.FromString(binary.body).conversation.id == conversation
+    wrong = calls.get(LOAD, {"conversationId": "abc"})
+    assert error_of(wrong)[:2] == (400, "invalid_argument")
+    assert calls.get(LOAD, request, connect="v1", more="x").status == 200
 
 
 def test_health_is_that_of_the_server(tmp_path: Path) -> None:
@@ -188,7 +225,7 @@ def test_health_is_that_of_the_server(tmp_path: Path) -> None:
 
 def test_json_has_no_headers_of_pages(calls: Calls) -> None:
     for answer in (curl(f"{calls.bridge.origin}/healthz"), curl(f"{calls.bridge.origin}/openapi.json"),
-                   curl(calls.url(WHO), "--json", "{}"), curl(calls.url(WHO), "-d", "{}")):  # fmt: skip
+                   curl(calls.url(WHO), "--json", "{}"), calls.get(WHO, {}), curl(calls.url(WHO), "-d", "{}")):  # fmt: skip
         assert answer.headers["content-type"] == JSON
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
@@ -208,7 +245,7 @@ def private(tmp_path: Path) -> Iterator[Bridge]:
 
 
 def test_a_socket_of_its_owner_is_lent_to_nobody(private: Bridge) -> None:
-    for answer in (curl(Calls(private).url(WHO), "--json", "{}"),):
+    for answer in (curl(Calls(private).url(WHO), "--json", "{}"), Calls(private).get(WHO, {})):
         status, code, text = error_of(answer)
         assert (status, code) == (400, "failed_precondition")
         assert "token create" in text
@@ -220,9 +257,9 @@ def test_a_server_that_gets_its_first_token_wants_one(tmp_path: Path) -> None:
     bridge = Bridge(server.address)
     calls = Calls(bridge)
     try:
-        assert curl(calls.url(WHO), "--json", "{}").status == 200
+        assert calls.get(WHO, {}).status == 200
         tokens_of(tmp_path / "data", system_clock).create(grant("admin"))
-        until(lambda: curl(calls.url(WHO), "--json", "{}").status == 401)
+        until(lambda: calls.get(WHO, {}).status == 401)
         # from here on it is refused before its body comes
         waiting = curl(calls.url(CREATE), "--json", "{}", "-H", "content-length: 1000")
         assert error_of(waiting)[:2] == (401, "unauthenticated")

@@ -326,11 +326,13 @@ def test_what_a_foreign_page_can_send_is_refused(way: Way) -> None:
 
 
 def test_a_program_without_a_token_is_asked_for_one(way: Way) -> None:
+    path = "/recollect.v1.AccessService/WhoAmI?encoding=json&message=%7B%7D"
     answers = [
         way.call(SEARCH, {"query": "ship"}, authorization=None),
         way.call(SEARCH, b"", authorization=None, content_type=PROTO),
         way.call(SEARCH, b"", authorization=None, content_length="1000"),  # which never comes
         way.call(SEARCH, {"query": "ship"}, authorization=None, origin=LISTED),
+        way.http.send("GET", path),
     ]
     for answer in answers:
         assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -347,6 +349,15 @@ def test_a_program_without_a_token_is_asked_for_one(way: Way) -> None:
     for _ in range(12):
         assert way.call(SEARCH, {"query": "ship"}, authorization=None).status == 401
     assert way.call(SEARCH, {"query": "ship"}).status == 200
+
+
+def test_a_token_goes_with_get(way: Way) -> None:
+    bearer: dict[str, Any] = {"authorization": f"Bearer {way.reader}"}
+    path = "/recollect.v1.RecallService/Search?connect=v1&encoding=json&message=%7B%22query%22%3A%22ship%22%7D"
+    answer = way.http.send("GET", path, **bearer, origin=LISTED)
+    assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, LISTED)
+    assert way.conversation in answer.body.decode()
+    assert way.http.send("GET", path, **bearer, origin="http://evil.example").status == 403
 
 
 def test_a_preflight_is_answered_to_listed_origins_alone(way: Way) -> None:

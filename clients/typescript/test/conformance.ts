@@ -202,7 +202,7 @@ function transportTo(baseUrl: string): Transport {
     case "connect-json":
       return createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: false });
     case "connect-web":
-      return createFetchTransport({ baseUrl, useBinaryFormat: true });
+      return createFetchTransport({ baseUrl, useBinaryFormat: true, useHttpGet: true });
     case "grpc-web":
       return createGrpcWebTransport({ baseUrl, httpVersion: "1.1" });
     default:

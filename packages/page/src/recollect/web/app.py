@@ -124,11 +124,11 @@ class Page:
         if method is None:
             text = f"there is no such call: {DOCUMENT} describes them"
             return RequestRefused(404, "unimplemented", text).response()
-        if request.method != "POST":
-            text = "calls are made with POST"
-            return RequestRefused(405, "unimplemented", text, allow="POST").response()
         if TOKEN_KEY in request.scope:  # whatever cookies come with it
             return await self._gateway.answer(request, method, request.scope[TOKEN_KEY])
+        if request.method != "POST":
+            text = "a browser's calls are made with POST"
+            return RequestRefused(405, "unimplemented", text, allow="POST").response()
         session = self._session(request)
         if session is None:
             return _no_session()

@@ -61,6 +61,8 @@ class Gateway:
     async def answer(self, request: Request, method: ForwardedMethod, token: str) -> Response:
         """Return the answer to a call. An empty `token` is that of a program without one."""
         try:
+            if request.method != "POST":
+                request = protocols.posted(request, method)
             protocol = protocols.of_program(request.headers, method)
         except RequestRefused as refused:
             return refused.response()

@@ -5,6 +5,7 @@ The Connect protocol: https://connectrpc.com/docs/protocol.
 
 import asyncio
 import base64
+import binascii
 import importlib
 import json
 import math
@@ -16,14 +17,16 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import grpc
 import grpc.aio
 from google.protobuf import json_format
+from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 
 import recollect.v1
@@ -84,6 +87,8 @@ class ForwardedMethod:
     path: str
     streams: bool
     """True if it answers with a stream."""
+    is_safe: bool = False
+    """True if it has no side effects, so that it may be called with GET."""
     request: type[Message] | None = None
     """None for the health check, whose messages pass through as bytes alone."""
     response: type[Message] | None = None
@@ -103,8 +108,12 @@ def methods() -> Mapping[str, ForwardedMethod]:
             for method in service.methods:
                 path = f"/{service.full_name}/{method.name}"
                 messages = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
-                scopes = frozenset(method.GetOptions().Extensions[scope_pb2.scope])
-                by_path[path] = ForwardedMethod(path, method.server_streaming, *messages, scopes)
+                options = method.GetOptions()
+                is_safe = options.idempotency_level == MethodOptions.NO_SIDE_EFFECTS
+                scopes = frozenset(options.Extensions[scope_pb2.scope])
+                by_path[path] = ForwardedMethod(
+                    path, method.server_streaming, is_safe, *messages, scopes
+                )
     return by_path
 
 
@@ -383,6 +392,54 @@ def of_program(headers: Headers, method: ForwardedMethod) -> Protocol:
     if media == "application/x-www-form-urlencoded":
         text += f": with curl, give --json in place of -d, or -H 'content-type: {_JSON}' beside it"
     raise _unsupported(text)
+
+
+def posted(request: Request, method: ForwardedMethod) -> Request:
+    """Return the POST that a GET of the Connect protocol stands for ("Unary-Get-Request").
+    Raises RequestRefused.
+    """
+    if request.method != "GET" or not method.is_safe:
+        allow = "GET, POST" if method.is_safe else "POST"
+        raise RequestRefused(
+            405, "unimplemented", f"{method.path}: call it with {allow}", allow=allow
+        )
+    # latin-1 keeps every byte of a message that is not in base64
+    query = dict(
+        parse_qsl(
+            request.scope["query_string"].decode("latin-1"),
+            keep_blank_values=True,
+            encoding="latin-1",
+        )
+    )
+    if query.get("connect", "v1") != "v1":
+        raise RequestRefused(None, "invalid_argument", "connect: must be v1")
+    if query.get("encoding") not in ("json", "proto"):
+        raise RequestRefused(415, "invalid_argument", "encoding: must be json or proto")
+    if "message" not in query:
+        raise RequestRefused(
+            None, "invalid_argument", "message: is required: the request, as {} in JSON"
+        )
+    body = query["message"].encode("latin-1")
+    if query.get("base64") == "1":
+        try:
+            body = base64.b64decode(body + b"=" * (-len(body) % 4), b"-_", validate=True)
+        except binascii.Error as error:
+            raise RequestRefused(
+                None, "invalid_argument", f"message: is no base64 for URLs: {error}"
+            ) from None
+    sent = [
+        it
+        for it in request.scope["headers"]
+        if it[0] not in (b"content-type", b"content-encoding", b"content-length")
+    ]
+    sent.append((b"content-type", f"application/{query['encoding']}".encode()))
+    sent.append((b"content-encoding", query.get("compression", "identity").encode("latin-1")))
+    parts = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Any:
+        return next(parts, None) or await request.receive()
+
+    return Request({**request.scope, "method": "POST", "headers": sent}, receive)
 
 
 def _unsupported(kinds: str) -> RequestRefused:
