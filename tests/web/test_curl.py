@@ -1,5 +1,6 @@
 """The gateway as curl uses it: without a token where the server asks for none."""
 
+import gzip
 import json
 import subprocess
 from base64 import urlsafe_b64encode
@@ -200,12 +201,48 @@ def test_a_call_without_side_effects_is_made_with_get(calls: Calls, conversation
     assert (plain.status, plain.body) == (200, posted.body)
     assert plain.headers["cache-control"] == "no-store"
     message = LoadRequest(conversation_id=conversation).SerializeToString()
-    text = urlsafe_b64encode(message).decode().rstrip("=")
-    binary = calls.get(LOAD, {}, encoding="proto", message=text, base64="1")
-    assert LoadResponse.FromString(binary.body).conversation.id == conversation
+    for sent, more in ((message, {}), (gzip.compress(message), {"compression": "gzip"})):
+        text = urlsafe_b64encode(sent).decode().rstrip("=")
+        binary = calls.get(LOAD, {}, encoding="proto", message=text, base64="1", **more)
+        assert LoadResponse.FromString(binary.body).conversation.id == conversation
     wrong = calls.get(LOAD, {"conversationId": "abc"})
     assert error_of(wrong)[:2] == (400, "invalid_argument")
     assert calls.get(LOAD, request, connect="v1", more="x").status == 200
+
+
+def test_requests_and_answers_are_compressed(calls: Calls) -> None:
+    content = "é" * 30_000
+    create = {"channel": "gzip", "messages": [{"role": "ROLE_USER", "content": content}]}
+    packed = gzip.compress(json.dumps(create).encode())
+    zipped = ("-H", f"content-type: {JSON}", "-H", "content-encoding: gzip", "--data-binary", "@-")
+    made = curl(calls.url(CREATE), *zipped, body=packed)
+    assert made.status == 200
+    load = json.dumps({"conversationId": json.loads(made.body)["conversation"]["id"]})
+    answer = curl(calls.url(LOAD), "--json", load, "-H", "accept-encoding: gzip")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert len(answer.body) < 5000
+    assert json.loads(gzip.decompress(answer.body))["messages"][0]["content"] == content
+    for body, text in ((b"{}", "no gzip"), (packed[:-9], "whole"), (packed + b"x", "one whole")):
+        status, code, message = error_of(curl(calls.url(CREATE), *zipped, body=body))
+        assert (status, code) == (400, "invalid_argument")
+        assert message.startswith("content-encoding: ")
+        assert text in message
+    # an empty body is no gzip, and is not taken for one
+    assert "no object" in error_of(curl(calls.url(CREATE), *zipped))[2]
+
+
+def test_a_request_that_swells_is_refused_before_it_takes_memory(stage: Stage) -> None:
+    bridge = Bridge(stage.server.address)
+    calls = Calls(bridge)
+    zipped = ("-H", f"content-type: {JSON}", "-H", "content-encoding: gzip", "--data-binary", "@-")
+    try:
+        bomb = gzip.compress(bytes(200_000_000), 9)
+        assert curl(calls.url(WHO), *zipped, body=gzip.compress(b"{}")).status == 200
+        before = bridge.most_memory()
+        assert error_of(curl(calls.url(WHO), *zipped, body=bomb))[:2] == (413, "resource_exhausted")
+        assert bridge.most_memory() - before < 100 * 2**20
+    finally:
+        bridge.stop()
 
 
 def test_health_is_that_of_the_server(tmp_path: Path) -> None:

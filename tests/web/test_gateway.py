@@ -470,6 +470,7 @@ def test_what_recollect_web_may_do_is_not_lent_to_callers(way: Way, tmp_path: Pa
     ("protocol", "files"),
     [
         ("connect-json", ("loading", "streaming")),
+        ("connect-gzip", ("loading", "streaming")),
         ("connect-web", ("streaming",)),
         ("grpc-web", ("loading", "streaming")),
     ],

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from recollect._bounded_http import BoundedHttp
 from recollect._shared.endpoint import Endpoint
@@ -94,7 +95,7 @@ class Page:
             lifespan=lifespan,
         )
 
-    async def _file(self, request: Request) -> Response:
+    async def _file(self, request: Request) -> ASGIApp:
         if protocols.is_call_path(request.scope["path"]):
             return await self._call(request)
         file = self._files.find(request.scope["path"])
@@ -118,7 +119,7 @@ class Page:
             return error.response()
         return Response('{"status":"SERVING"}\n', headers=NO_STORE, media_type="application/json")
 
-    async def _call(self, request: Request) -> Response:
+    async def _call(self, request: Request) -> ASGIApp:
         # a URL that is parsed drops tabs and line breaks
         method = self._methods.get(request.scope["path"])
         if method is None:

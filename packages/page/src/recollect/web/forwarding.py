@@ -21,6 +21,7 @@ from recollect.web.protocols import (
     Protocol,
     RequestRefused,
     StreamProtocol,
+    too_large,
 )
 
 MAX_BODY = 9 * 1024 * 1024
@@ -83,7 +84,7 @@ class Forwarder:
             seconds = protocol.seconds(request.headers)
             message = _NO_MESSAGE
             if reads:
-                message = await protocol.message(await read_body(request, limit))
+                message = await protocol.message(await read_body(request, limit), limit)
             metadata = self._with(request, token)
             if isinstance(protocol, StreamProtocol) and protocol.method.streams:
                 return self._stream(protocol, message, seconds, metadata)
@@ -224,7 +225,7 @@ async def read_body(
     except TimeoutError:
         raise RequestRefused(408, "deadline_exceeded", "the request took too long") from None
     if size > limit:
-        raise RequestRefused(413, "resource_exhausted", f"the request has more than {limit} bytes")
+        raise too_large(limit)
     return b"".join(parts)
 
 

@@ -11,6 +11,7 @@ import json
 import math
 import pkgutil
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -40,8 +41,10 @@ _JSON = "application/json"
 _CALL = re.compile(r"/(recollect|grpc)\.")
 _PREFIX = 5
 """Bytes before a message of a stream: one of flags, four of length."""
-_END, _TRAILERS = 0x02, 0x80
-"""Flags of the last part of a stream, of Connect and of gRPC-Web."""
+_COMPRESSED, _END, _TRAILERS = 0x01, 0x02, 0x80
+"""Flags of a compressed message, and of the last part of a stream of Connect and of gRPC-Web."""
+_GZIP = zlib.MAX_WBITS | 16
+"""The argument of zlib for the format of gzip."""
 _MAX_SECONDS = 600.0
 _INLINE = 32 * 1024
 """Bytes of a message that is converted at once. The conversion of a larger one would hold up the
@@ -214,15 +217,18 @@ class Protocol:
         """The content type of an answer."""
         self.method = method
         self._is_json = kind.endswith("json")
+        self._is_compressed = False
         self.turn: AbstractAsyncContextManager[object] = nullcontext()
-        """Held while a large message is converted."""
+        """Held while a large message is converted, and while one is decompressed."""
 
     def check(self, headers: Headers) -> None:
-        """Raise RequestRefused for what is not supported."""
-        if headers.get(self.encoding, "identity") != "identity":
+        """Take in the headers of a request. Raises RequestRefused for what is not supported."""
+        encoding = headers.get(self.encoding, "identity")
+        if encoding not in ("identity", "gzip"):
             raise RequestRefused(
-                None, "unimplemented", f"{self.encoding}: send the request without compression"
+                None, "unimplemented", f"{self.encoding}: must be gzip or identity"
             )
+        self._is_compressed = encoding == "gzip"
         if headers.get("connect-protocol-version", "1") != "1":
             raise RequestRefused(None, "invalid_argument", "connect-protocol-version must be 1")
 
@@ -239,8 +245,14 @@ class Protocol:
             )
         return min(int(text) / 1000, _MAX_SECONDS)
 
-    async def message(self, body: bytes) -> bytes:
-        """Return a request's message in binary. Raises RequestRefused."""
+    async def message(self, body: bytes, limit: int) -> bytes:
+        """Return the message of a request's body in binary. It has `limit` bytes at most when it is
+        decompressed. Raises RequestRefused.
+        """
+        # an empty body is never compressed (Connect, "Unary-Request")
+        if self._is_compressed and body:
+            async with self.turn:
+                body = await asyncio.to_thread(_decompressed, body, limit, self.encoding)
         return await self._converted(self._parsed, body)
 
     async def answer(self, message: bytes) -> bytes:
@@ -306,14 +318,16 @@ class Envelopes(StreamProtocol):
 
     encoding = "connect-content-encoding"
 
-    async def message(self, body: bytes) -> bytes:
+    async def message(self, body: bytes, limit: int) -> bytes:
         """Return the message in a request's envelope. Raises RequestRefused."""
         length = int.from_bytes(body[1:_PREFIX], "big")
-        if len(body) < _PREFIX or body[0] != 0 or length != len(body) - _PREFIX:
+        flags = (0, _COMPRESSED) if self._is_compressed else (0,)
+        if len(body) < _PREFIX or body[0] not in flags or length != len(body) - _PREFIX:
             raise RequestRefused(
                 None, "invalid_argument", "the request is no envelope of one message"
             )
-        return await super().message(body[_PREFIX:])
+        self._is_compressed = body[0] == _COMPRESSED
+        return await super().message(body[_PREFIX:], limit)
 
     async def part(self, message: bytes) -> bytes:
         """Return one message of an answer in its envelope."""
@@ -454,6 +468,29 @@ def expected(method: ForwardedMethod) -> str:
 def _has_too_many_values(text: bytes) -> bool:
     """Return whether a text in JSON holds more than `_MAX_VALUES`. Reads no further than that."""
     return next(islice(_VALUE.finditer(text), _MAX_VALUES, None), None) is not None
+
+
+def _decompressed(content: bytes, limit: int, header: str) -> bytes:
+    """Return what gzip compressed, which has `limit` bytes at most. Raises RequestRefused."""
+    decompressor = zlib.decompressobj(_GZIP)
+    try:
+        message = decompressor.decompress(content, limit + 1)
+    except zlib.error as error:
+        raise RequestRefused(
+            None, "invalid_argument", f"{header}: the request is no gzip: {error}"
+        ) from None
+    if len(message) > limit:
+        raise too_large(limit)
+    if not decompressor.eof or decompressor.unused_data:
+        raise RequestRefused(
+            None, "invalid_argument", f"{header}: the request is not one whole member of gzip"
+        )
+    return message
+
+
+def too_large(limit: int) -> RequestRefused:
+    """Return the refusal of a request that has more than `limit` bytes."""
+    return RequestRefused(413, "resource_exhausted", f"the request has more than {limit} bytes")
 
 
 def _json(value: object) -> bytes:
