@@ -1,4 +1,6 @@
-"""The gateway as curl uses it: without a token where the server asks for none."""
+"""The gateway as curl and Node's EventSource use it: without a token where the server asks for
+none, with GET, gzip and streams that a line of shell can follow.
+"""
 
 import gzip
 import json
@@ -7,17 +9,22 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from recollect import Client, Message
 from recollect.v1.conversation_service_pb2 import LoadRequest, LoadResponse
 from recollect_server import app
 from recollect_server.domain.time import system_clock
 from recollect_server.settings import Settings
 
 from tests.cases import each
+from tests.crash.load import process
 from tests.credentials.conftest import grant, tokens_of
+from tests.typescript.conftest import node
 from tests.waiting import until
 from tests.web.conftest import Answer, Bridge, Stage, blank_site
 
@@ -26,6 +33,12 @@ JSON = "application/json"
 LOAD, CREATE = "ConversationService/Load", "ConversationService/Create"
 STREAM = "ConversationService/StreamUpdates"
 WHO = "AccessService/WhoAmI"
+FOLLOW = """
+const source = new EventSource(process.argv[2]);
+setInterval(() => {}, 1000);  // the pause of an EventSource keeps no process
+source.onmessage = (it) => console.log(JSON.stringify({ id: it.lastEventId, ...JSON.parse(it.data).update }));
+"""
+"""A program that prints the updates of an EventSource, a line each."""
 ATTACKS = """async ([create, stream]) => {
   const body = '{"channel": "attack"}';
   const kinds = ['application/json', 'text/plain', 'application/x-www-form-urlencoded'];
@@ -166,6 +179,8 @@ def test_a_form_is_refused_and_curl_is_shown_how(calls: Calls) -> None:
     assert (status, code) == (415, "invalid_argument")
     assert text.startswith("content-type: must be application/json")
     assert "--json in place of -d" in text
+    stream = curl(calls.url(STREAM), "--json", "{}")
+    assert "accept: text/event-stream" in error_of(stream)[2]
 
 
 @each(("method", "path", "expected"), [
@@ -268,6 +283,160 @@ def test_json_has_no_headers_of_pages(calls: Calls) -> None:
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         names = {"content-security-policy", "x-frame-options", "permissions-policy"}
         assert not names & answer.headers.keys()
+
+
+class Following:
+    """A stream that a program follows."""
+
+    def __init__(self, *command: str) -> None:
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._lines: Queue[str] = Queue()
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.rstrip("\n"))
+
+    def line(self) -> str:
+        """Wait for the next line."""
+        return self._lines.get(timeout=60)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def contents(update: dict[str, Any]) -> list[str]:
+    """Return the texts that an update says were appended."""
+    return [it["content"] for it in update.get("conversationUpdated", {}).get("messages", [])]
+
+
+@pytest.mark.parametrize("way", ["post", "get"])
+def test_curl_follows_events_and_resumes_behind_the_last_one(
+    calls: Calls, stage: Stage, way: str
+) -> None:
+    def follow(*more: str) -> Following:
+        accept = ("--no-buffer", "--silent", "-H", "accept: text/event-stream", *more)
+        if way == "post":
+            return Following("curl", *accept, "--json", "{}", calls.url(STREAM))
+        return Following(
+            "curl", *accept, calls.url(STREAM, connect="v1", encoding="json", message="{}")
+        )
+
+    def event(stream: Following) -> tuple[str, dict[str, Any]]:
+        fields: dict[str, str] = {}
+        while line := stream.line():
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        return fields.get("id", ""), json.loads(fields["data"])["update"]
+
+    identity = stage.conversation("Followed", "one", channel=way)
+    stream = follow()
+    try:
+        (of_list, listed), (cursor, loaded) = event(stream), event(stream)
+        # a snapshot is complete with its second part: nobody resumes in the middle
+        assert (of_list, "conversationList" in listed, "conversationLoaded" in loaded) == (
+            "",
+            True,
+            True,
+        )
+        assert cursor == loaded["cursor"]
+        stage.client.conversations.append_turn(identity, [Message.user("two")])
+        while contents(update := event(stream)[1]) != ["two"]:
+            assert "heartbeat" in update
+    finally:
+        stream.stop()
+    stage.client.conversations.append_turn(identity, [Message.user("three")])
+    again = follow("-H", f"last-event-id: {cursor}")
+    try:
+        texts: list[str] = []
+        while texts[-1:] != ["three"]:
+            at, update = event(again)
+            assert at == update["cursor"]
+            texts += contents(update)
+        assert texts == ["two", "three"]
+    finally:
+        again.stop()
+
+
+def test_curl_follows_lines_of_json_of_either_stream(calls: Calls, stage: Stage) -> None:
+    lines = ("--no-buffer", "--silent", "-H", "accept: application/x-ndjson")
+    stream = Following("curl", *lines, "--json", '{"channels": ["ndjson"]}', calls.url(STREAM))
+    third = calls.url("ExternalCommunicationService/StreamCommunicationUpdates")
+    parties = Following("curl", *lines, "--json", "{}", third)
+    try:
+        assert "conversationList" in json.loads(stream.line())["update"]
+        cursor = json.loads(stream.line())["update"]["cursor"]
+        assert "communicationList" in json.loads(parties.line())["update"]
+    finally:
+        stream.stop()
+        parties.stop()
+    stage.conversation("Lines", "one", channel="ndjson")
+    resumed = Following(
+        "curl", *lines, "-H", f"last-event-id: {cursor}", "--json", "{}", calls.url(STREAM)
+    )
+    try:
+        assert "conversationCreated" in json.loads(resumed.line())["update"]
+    finally:
+        resumed.stop()
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/x-ndjson"])
+def test_a_stream_that_is_refused_has_the_status_of_its_error(calls: Calls, accept: str) -> None:
+    sent = ("-H", f"accept: {accept}")
+    wrong = curl(calls.url(STREAM), *sent, "--json", '{"maxTurns": -1}')
+    assert error_of(wrong)[:2] == (400, "invalid_argument")
+    assert "max_turns" in error_of(wrong)[2]
+    late = curl(calls.url(STREAM), *sent, "-H", "last-event-id: x", "--json", "{}")
+    assert error_of(late)[:2] == (400, "invalid_argument")
+    assert "cursor" in error_of(late)[2]
+    ended = curl(calls.url(STREAM), *sent, "-H", "connect-timeout-ms: 700", "--json", "{}")
+    assert (ended.status, ended.headers["content-type"].split(";")[0]) == (200, accept)
+    last = ended.body.decode().strip().splitlines()[-1].removeprefix("data: ")
+    assert json.loads(last)["error"]["code"] == "deadline_exceeded"
+
+
+def test_an_event_source_misses_nothing_while_the_server_is_killed(tmp_path: Path) -> None:
+    data, script = tmp_path / "data", tmp_path / "follow.mjs"
+    script.write_text(FOLLOW)
+    bridges: list[Bridge] = []
+    source: Following | None = None
+    try:
+        with process(data) as first, Client(first.target) as client:
+            bridges.append(Bridge(first.target))
+            url = Calls(bridges[0]).url(STREAM, connect="v1", encoding="json", message="{}")
+            source = Following(
+                node(), "--experimental-eventsource", "--no-warnings", str(script), url
+            )
+            identity = client.conversations.create("web").id
+            assert "conversationList" in json.loads(source.line())
+            assert "conversationLoaded" in json.loads(source.line())
+            client.conversations.append_turn(identity, [Message.user("m 1")])
+            texts: list[str] = []
+            while not texts:
+                texts += contents(json.loads(source.line()))
+            first.kill()
+        # EventSource comes again, and is not turned away while there is no server
+        until(lambda: curl(f"{bridges[0].origin}/healthz").status == 503)
+        events = ("-H", "accept: text/event-stream", "--json", "{}")
+        away = curl(Calls(bridges[0]).url(STREAM), *events)
+        assert away.status == 200
+        assert away.body.startswith(b"event: end\nretry: 1000\n")
+        with process(data, listen=first.target) as second, Client(second.target) as client:
+            client.conversations.append_turn(identity, [Message.user("m 2")])
+            while texts[-1] != "m 2":
+                texts += contents(json.loads(source.line()))
+        assert texts == ["m 1", "m 2"]
+    finally:
+        if source is not None:
+            source.stop()
+        for it in bridges:
+            it.stop()
 
 
 @pytest.fixture

@@ -326,13 +326,15 @@ def test_what_a_foreign_page_can_send_is_refused(way: Way) -> None:
 
 
 def test_a_program_without_a_token_is_asked_for_one(way: Way) -> None:
-    path = "/recollect.v1.AccessService/WhoAmI?encoding=json&message=%7B%7D"
+    streams: dict[str, Any] = {"accept": "text/event-stream"}
+    path = "/recollect.v1.ConversationService/StreamUpdates?encoding=json&message=%7B%7D"
     answers = [
         way.call(SEARCH, {"query": "ship"}, authorization=None),
         way.call(SEARCH, b"", authorization=None, content_type=PROTO),
         way.call(SEARCH, b"", authorization=None, content_length="1000"),  # which never comes
         way.call(SEARCH, {"query": "ship"}, authorization=None, origin=LISTED),
-        way.http.send("GET", path),
+        way.call("ConversationService/StreamUpdates", {}, authorization=None, **streams),
+        way.http.send("GET", path, **streams),
     ]
     for answer in answers:
         assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -351,13 +353,23 @@ def test_a_program_without_a_token_is_asked_for_one(way: Way) -> None:
     assert way.call(SEARCH, {"query": "ship"}).status == 200
 
 
-def test_a_token_goes_with_get(way: Way) -> None:
+def test_a_token_goes_with_get_and_with_events(way: Way) -> None:
     bearer: dict[str, Any] = {"authorization": f"Bearer {way.reader}"}
     path = "/recollect.v1.RecallService/Search?connect=v1&encoding=json&message=%7B%22query%22%3A%22ship%22%7D"
     answer = way.http.send("GET", path, **bearer, origin=LISTED)
     assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, LISTED)
     assert way.conversation in answer.body.decode()
     assert way.http.send("GET", path, **bearer, origin="http://evil.example").status == 403
+    stream = "/recollect.v1.ConversationService/StreamUpdates"
+    sent: dict[str, Any] = {"accept": "text/event-stream", "connect_timeout_ms": "700", **bearer}
+    events = way.http.send("GET", f"{stream}?encoding=json&message=%7B%7D", **sent)
+    assert events.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert way.conversation in events.body.decode()
+    # its scope is looked at before its message
+    parties = "/recollect.v1.ExternalCommunicationService/StreamCommunicationUpdates"
+    scoped = way.tokens.create(grant("custom", scopes=("recall",)))[1]
+    denied = way.http.send("GET", f"{parties}?encoding=json&message=x", **sent | {"authorization": f"Bearer {scoped}"})  # fmt: skip
+    assert (denied.status, json.loads(denied.body)["code"]) == (403, "permission_denied")
 
 
 def test_a_preflight_is_answered_to_listed_origins_alone(way: Way) -> None:
@@ -368,7 +380,7 @@ def test_a_preflight_is_answered_to_listed_origins_alone(way: Way) -> None:
     }
     allowed = way.http.send("OPTIONS", path, origin=LISTED, **preflight)
     assert (allowed.status, allowed.headers["access-control-allow-origin"]) == (204, LISTED)
-    for name in ("authorization", "content-encoding"):
+    for name in ("authorization", "content-encoding", "last-event-id"):
         assert name in allowed.headers["access-control-allow-headers"]
     assert (allowed.headers["vary"], allowed.body) == ("origin", b"")
     for origin in ("http://evil.example", "null", "*", LISTED + "/", way.bridge.origin):

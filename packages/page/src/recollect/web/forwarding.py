@@ -29,6 +29,7 @@ MAX_BODY = 9 * 1024 * 1024
 BODY_SECONDS = 20.0
 """The time that a request's body may take to arrive."""
 DEFAULT_SECONDS = 30.0
+"""The time for a call that says none, and for the first message of a stream."""
 _HEALTH_SECONDS = 5.0
 _SERVING = b"\x08\x01"
 """A grpc.health.v1.HealthCheckResponse with the status SERVING."""
@@ -87,7 +88,7 @@ class Forwarder:
                 message = await protocol.message(await read_body(request, limit), limit)
             metadata = self._with(request, token)
             if isinstance(protocol, StreamProtocol) and protocol.method.streams:
-                return self._stream(protocol, message, seconds, metadata)
+                return await self._stream(protocol, message, seconds, metadata)
             return await self._unary(request, protocol, message, seconds, metadata)
         except RequestRefused as error:
             return protocol.refusal(error)
@@ -151,7 +152,7 @@ class Forwarder:
         body = await protocol.answer(outcome)
         return Response(body, headers=NO_STORE, media_type=protocol.kind)
 
-    def _stream(
+    async def _stream(
         self,
         protocol: StreamProtocol,
         message: bytes,
@@ -160,11 +161,25 @@ class Forwarder:
     ) -> Response:
         method: Any = self._channel.unary_stream(protocol.method.path)
         call = method(message, timeout=seconds, metadata=metadata)
+        messages = aiter(call)
+        try:
+            # a call that fails at once can have a status of its own
+            async with asyncio.timeout(DEFAULT_SECONDS):
+                first = await anext(messages, None)
+        except grpc.aio.AioRpcError as error:
+            raise self._failure(error, metadata) from None
+        except BaseException as error:
+            call.cancel()
+            if isinstance(error, TimeoutError):
+                raise RequestRefused(None, "deadline_exceeded", "no message came in time") from None
+            raise
 
         async def parts() -> AsyncIterator[bytes]:
             failure: RequestRefused | None = None
             try:
-                async for it in call:
+                if first is not None:
+                    yield await protocol.part(first)
+                async for it in messages:
                     yield await protocol.part(it)
             except grpc.aio.AioRpcError as error:
                 failure = self._failure(error, metadata)

@@ -52,7 +52,7 @@ of a path would pass the rule of a proxy that forbids the usual one.
 _CORS = {
     "access-control-allow-methods": "POST, GET",
     "access-control-allow-headers": "authorization, content-type, content-encoding, recollect-space,"
-    " connect-protocol-version, connect-timeout-ms, connect-content-encoding,"
+    " last-event-id, connect-protocol-version, connect-timeout-ms, connect-content-encoding,"
     " connect-accept-encoding, grpc-timeout, x-grpc-web, x-user-agent",
     "access-control-max-age": "7200",
 }

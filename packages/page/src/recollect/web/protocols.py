@@ -1,6 +1,8 @@
-"""Protocols of calls over HTTP: Connect and gRPC-Web, with messages in binary or in JSON.
+"""Protocols of calls over HTTP: Connect and gRPC-Web, with messages in binary or in JSON, and
+streams as server-sent events or as lines of JSON.
 
-The Connect protocol: https://connectrpc.com/docs/protocol.
+The Connect protocol: https://connectrpc.com/docs/protocol. Server-sent events: the HTML standard,
+9.2 (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 """
 
 import asyncio
@@ -38,6 +40,8 @@ from recollect.v1 import scope_pb2
 UNARY, STREAM = "application/proto", "application/connect+proto"
 """The content types of the page's calls."""
 _JSON = "application/json"
+_EVENTS, _LINES = "text/event-stream", "application/x-ndjson"
+"""The values of `accept` for a stream as server-sent events, and as lines of JSON."""
 _CALL = re.compile(r"/(recollect|grpc)\.")
 _PREFIX = 5
 """Bytes before a message of a stream: one of flags, four of length."""
@@ -347,6 +351,67 @@ class Envelopes(StreamProtocol):
         return Response(self.end(error), headers=NO_STORE, media_type=self.kind)
 
 
+class Lines(StreamProtocol):
+    """A stream as lines of JSON: a message each, and behind a failure its error.
+
+    Its request has no envelope. A call that fails before the first message has the status of its
+    error, as a call with one answer.
+    """
+
+    def __init__(self, kind: str, method: ForwardedMethod) -> None:
+        super().__init__(_JSON, method)
+        self.kind = kind
+        self._last_cursor = ""
+
+    def check(self, headers: Headers) -> None:
+        """Take in the headers of a request. Raises RequestRefused for what is not supported."""
+        super().check(headers)
+        self._last_cursor = headers.get("last-event-id", "")
+
+    async def message(self, body: bytes, limit: int) -> bytes:
+        """Return a request's message, with the cursor of the last event that the caller has."""
+        message = await super().message(body, limit)
+        if not self._last_cursor:
+            return message
+        assert self.method.request is not None
+        # of a field that is there twice, the last one counts
+        return message + self.method.request(cursor=self._last_cursor).SerializeToString()
+
+    async def part(self, message: bytes) -> bytes:
+        """Return one message of an answer in its line."""
+        return await self.answer(message)
+
+    def end(self, error: RequestRefused | None) -> bytes:
+        """Return the line of an error."""
+        return b"" if error is None else _json({"error": error.described()}) + b"\n"
+
+
+class Events(Lines):
+    """A stream as server-sent events: a message each, with its cursor as id. The event `end` has
+    the error with which the stream ended.
+    """
+
+    def end(self, error: RequestRefused | None) -> bytes:
+        """Return the event of an error, behind which EventSource comes again after a second."""
+        line = super().end(error)
+        return b"event: end\nretry: 1000\ndata: " + line + b"\n" if line else b""
+
+    def refusal(self, error: RequestRefused) -> Response:
+        """Return the answer to a call that failed before it had one."""
+        if error.code != "unavailable":
+            return super().refusal(error)
+        # EventSource comes again after 200 alone, and this server is most likely being restarted
+        return Response(self.end(error), headers=NO_STORE, media_type=self.kind)
+
+    def _printed(self, content: bytes) -> bytes:
+        assert self.method.response is not None
+        message: Any = self.method.response.FromString(content)
+        updates = [message.update, *getattr(message, "following", ())]
+        cursor = next((it.cursor for it in reversed(updates) if it.cursor), "")
+        identity = f"id: {cursor}\n".encode() if cursor else b""
+        return identity + b"data: " + super()._printed(content) + b"\n"
+
+
 class GrpcWeb(Envelopes):
     """The gRPC-Web protocol, which frames a single answer as it does a stream."""
 
@@ -399,9 +464,14 @@ def of_program(headers: Headers, method: ForwardedMethod) -> Protocol:
             return Protocol(media, method)
         if media == "application/connect+json" and method.streams:
             return Envelopes(media, method)
+        accepted = headers.get("accept", "").lower()
+        if media == _JSON and method.streams and _EVENTS in accepted:
+            return Events(_EVENTS, method)
+        if media == _JSON and method.streams and _LINES in accepted:
+            return Lines(_LINES, method)
     kinds = f"{_JSON}, {UNARY}"
     if method.streams:
-        kinds = f"application/connect+json, {STREAM}"
+        kinds = f"application/connect+json, {STREAM}, {_JSON} with `accept: {_EVENTS}` or `accept: {_LINES}`"
     text = f"{kinds} or application/grpc-web+proto"
     if media == "application/x-www-form-urlencoded":
         text += f": with curl, give --json in place of -d, or -H 'content-type: {_JSON}' beside it"
@@ -409,8 +479,8 @@ def of_program(headers: Headers, method: ForwardedMethod) -> Protocol:
 
 
 def posted(request: Request, method: ForwardedMethod) -> Request:
-    """Return the POST that a GET of the Connect protocol stands for ("Unary-Get-Request").
-    Raises RequestRefused.
+    """Return the POST that a GET of the Connect protocol stands for ("Unary-Get-Request"). Streams
+    may be called so, too, as EventSource can. Raises RequestRefused.
     """
     if request.method != "GET" or not method.is_safe:
         allow = "GET, POST" if method.is_safe else "POST"
