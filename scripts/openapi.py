@@ -1,7 +1,7 @@
 """Write the OpenAPI document that `recollect-web` serves, from the contract as buf reads it.
 
 `make docs` writes it, `make lint` checks that it is current. It has the calls with one answer, in
-the JSON of protobuf; OpenAPI has no form for Connect's streams.
+the JSON of protobuf; OpenAPI has no form for streams.
 """
 
 import json
@@ -100,7 +100,8 @@ def document() -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "description": "The calls of recollect.v1 over HTTP, with JSON. A field that has its"
             " default (0, an empty text, the first value of an enum) is left out of answers."
-            f" Streams are called by the Connect protocol: {', '.join(streams)}.",
+            " Streams are called by the Connect protocol, or with `accept: text/event-stream` or"
+            f" `application/x-ndjson`: {', '.join(streams)}.",
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}],

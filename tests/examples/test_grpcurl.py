@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 import trustme
 from recollect import Client, Message
+from recollect_server.domain.time import system_clock
 
 from tests.conftest import LOOPBACK, RunningServer, Start
+from tests.credentials.conftest import grant, tokens_of
 from tests.test_docs import PAGES
 from tests.web.conftest import Bridge
 
@@ -27,8 +29,9 @@ TOOLS = ("grpcurl", "buf", "curl")
 ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
 CURSOR = re.compile(r"\b[0-9a-f]{12}-\d+")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?Z)?")
-PLAIN, OVER_TLS, GATEWAY = "127.0.0.1:50051", "127.0.0.1:50052", "127.0.0.1:50080"
-"""The addresses that the pages name."""
+PLAIN, OVER_TLS = "127.0.0.1:50051", "127.0.0.1:50052"
+GATEWAY, WITH_TOKENS = "127.0.0.1:50080", "127.0.0.1:50081"
+"""The addresses that the pages name; the last one is the gateway of a server with tokens."""
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64",
@@ -109,18 +112,25 @@ def targets(start_server: Start, server: RunningServer, tmp_path: Path) -> dict[
 
 
 @pytest.fixture
-def gateway(server: RunningServer) -> Iterator[str]:
-    """Start the gateway of the server. Return its address."""
-    bridge = Bridge(server.target)
-    yield bridge.origin.removeprefix("http://")
-    bridge.stop()
+def gateways(
+    start_server: Start, server: RunningServer, tmp_path: Path
+) -> Iterator[dict[str, str]]:
+    """Start the gateways of two servers. Return their addresses, and the token of the second."""
+    data = tmp_path / "guarded"
+    guarded = start_server(data_dir=data, auth="required")
+    token = tokens_of(data, system_clock).create(grant("reader"))[1]
+    bridges = [Bridge(server.target), Bridge(guarded.target)]
+    addresses = [it.origin.removeprefix("http://") for it in bridges]
+    yield dict(zip((GATEWAY, WITH_TOKENS), addresses, strict=True)) | {"rcl_…": token}
+    for it in bridges:
+        it.stop()
 
 
 def run(command: list[str], shown: Shown | None = None) -> str:
     """Return what a command prints; of a stream, as much as is shown."""
     own = [] if command[0] == "curl" else [str(BIN / command[0])]
     command = [*own, *command[1:]] if own else [*command, "--silent", "--show-error"]
-    if not command[-1].endswith("/StreamUpdates"):
+    if not any(word.endswith("/StreamUpdates") for word in command):
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode == 0) == (not done.stderr), done.stderr
         return done.stdout + done.stderr
@@ -146,7 +156,7 @@ def test_each_command_of_a_page_prints_what_the_page_says(
 ) -> None:
     names: dict[str, str] = {}
     if any(shown.words[0] == "curl" for shown in SHOWN[page]):
-        names[GATEWAY] = request.getfixturevalue("gateway")
+        names |= request.getfixturevalue("gateways")
     for shown in SHOWN[page]:
         command = shown.words
         for name, value in (targets | names).items():
@@ -160,7 +170,9 @@ def test_each_command_of_a_page_prints_what_the_page_says(
 
 def test_pages_show_what_they_print() -> None:
     every = [it for page in SHOWN.values() for it in page]
-    assert {"docs/quickstart.md", "docs/operations/monitoring.md"} < set(SHOWN)
+    assert {"docs/quickstart.md", "docs/operations/monitoring.md", "docs/guides/http.md"} < set(
+        SHOWN
+    )
     assert {it.words[0] for it in every} == set(TOOLS)
     assert all(it.output.strip("…\n") for it in every)
     folders = (ROOT / "server/src", ROOT / "client/src", ROOT / "packages")

@@ -86,15 +86,23 @@ def test_two_hosts_are_refused(http: Http, stage: Stage) -> None:
 
 
 @each("origin", ["http://evil.example", "null", "http://127.0.0.1", "https://127.0.0.1:{port}",
-     "http://127.0.0.1:{port}.evil.example", "http://localhost:{port}", "", None])  # fmt: skip
-def test_another_origin_is_refused(
-    http: Http, stage: Stage, cookie: str, origin: str | None
-) -> None:
-    named = None if origin is None else origin.format(port=stage.bridge.port)
+     "http://127.0.0.1:{port}.evil.example", "http://localhost:{port}", ""])  # fmt: skip
+def test_another_origin_is_refused(http: Http, stage: Stage, cookie: str, origin: str) -> None:
+    named = origin.format(port=stage.bridge.port)
     for path in (WHO, STREAM, "/session/open", "/session/sign-in"):
         answer = http.send("POST", path, origin=named, content_type=PROTO, cookie=cookie)
         assert answer.status == 403
         assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_browsers_request_has_an_origin(http: Http, cookie: str) -> None:
+    # a call without one is a program's: tests/web/test_curl.py
+    for path in ("/session/open", "/session/sign-in", "/session/sign-out"):
+        answer = http.send("POST", path, origin=None, content_type=JSON, cookie=cookie)
+        assert answer.status == 403
+    for name in ("sec_fetch_site", "sec_fetch_dest"):
+        sent: Any = {"origin": None, "content_type": PROTO, "cookie": cookie, name: "same-origin"}
+        assert http.send("POST", WHO, **sent).status == 403
 
 
 def test_a_preflight_is_refused(http: Http, stage: Stage) -> None:
@@ -188,8 +196,8 @@ def test_other_methods_are_refused(http: Http, cookie: str) -> None:
         ("POST {who} HTTP/1.1", {"content-length": ["9" * 5000]}, {400}),
         ("POST {who} HTTP/1.1", {"transfer-encoding": ["gzip, chunked"]}, {400, 501}),
         ("POST http://evil.example{who} HTTP/1.1", {}, {404}),
-        ("GET {who} HTTP/1.1", {"x-http-method-override": ["POST"]}, {404}),
-        ("HEAD {who} HTTP/1.1", {}, {404}),
+        ("GET {who} HTTP/1.1", {"x-http-method-override": ["POST"]}, {405}),
+        ("HEAD {who} HTTP/1.1", {}, {405}),
         ("OPTIONS * HTTP/1.1", {}, {405}),
         ("post {who} HTTP/1.1", {}, {405}),
         ("GET / HTTP/1.1", {"origin": ["http://evil.example"], "upgrade": ["websocket"]}, {403}),
@@ -302,12 +310,11 @@ def test_a_space_is_that_of_the_call(http: Http, cookie: str) -> None:
     assert WhoAmIResponse.FromString(who.body).space == "another"
 
 
-def test_every_answer_tells_the_browser_what_is_forbidden(http: Http, cookie: str) -> None:
+def test_every_answer_tells_the_browser_what_is_forbidden(http: Http) -> None:
     answers = [
         http.send("GET", "/"),
         http.send("GET", "/assets/page.js"),
         http.send("GET", "/nothing.js"),
-        http.send("POST", WHO, content_type=PROTO, cookie=cookie),
         http.send("GET", "/", host="evil.example"),
     ]
     for answer in answers:

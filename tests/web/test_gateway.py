@@ -5,12 +5,10 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from tests.credentials.conftest import grant, tokens_of
 from tests.programs import PAGE, ran
 from tests.typescript.conftest import built, node
 from tests.waiting import until
-from tests.web.conftest import Answer, Bridge, Http
+from tests.web.conftest import Answer, Bridge, Http, blank_site
 
 ROOT = Path(__file__).parents[2]
 LISTED = "https://app.example"
@@ -274,14 +272,14 @@ def test_what_a_foreign_page_can_send_is_refused(way: Way) -> None:
         ({"origin": own}, {200}),
         ({"origin": LISTED, "sec_fetch_site": "cross-site"}, {200}),
         # no token, whatever else there is
-        ({"authorization": None}, {403}),
-        ({"authorization": None, "cookie": cookie}, {403}),
-        ({"authorization": None, "cookie": cookie, "origin": LISTED}, {403}),
+        ({"authorization": None}, {401}),
+        ({"authorization": None, "cookie": cookie}, {401}),
+        ({"authorization": None, "cookie": cookie, "origin": LISTED}, {401}),
         ({"authorization": None, "cookie": cookie, "origin": own}, {415}),
-        ({"authorization": "Basic dTpw", "cookie": cookie}, {403}),
-        ({"authorization": f"{bearer}, {bearer}"}, {403}),
-        ({"authorization": bearer + "\xe9"}, {403}),
-        ({"authorization": f"{bearer}\r\nauthorization: {bearer}"}, {403}),
+        ({"authorization": "Basic dTpw", "cookie": cookie}, {401}),
+        ({"authorization": f"{bearer}, {bearer}"}, {401}),
+        ({"authorization": bearer + "\xe9"}, {401}),
+        ({"authorization": f"{bearer}\r\nauthorization: {bearer}"}, {401}),
         # a cookie adds nothing to a token
         ({"authorization": "Bearer rcl_wrong", "cookie": cookie}, {401}),
         # other origins
@@ -327,6 +325,53 @@ def test_what_a_foreign_page_can_send_is_refused(way: Way) -> None:
         assert way.http.send("POST", path, b"{}", **usual).status == 404
 
 
+def test_a_program_without_a_token_is_asked_for_one(way: Way) -> None:
+    streams: dict[str, Any] = {"accept": "text/event-stream"}
+    path = "/recollect.v1.ConversationService/StreamUpdates?encoding=json&message=%7B%7D"
+    answers = [
+        way.call(SEARCH, {"query": "ship"}, authorization=None),
+        way.call(SEARCH, b"", authorization=None, content_type=PROTO),
+        way.call(SEARCH, b"", authorization=None, content_length="1000"),  # which never comes
+        way.call(SEARCH, {"query": "ship"}, authorization=None, origin=LISTED),
+        way.call("ConversationService/StreamUpdates", {}, authorization=None, **streams),
+        way.http.send("GET", path, **streams),
+    ]
+    for answer in answers:
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert answer.headers["content-type"] == JSON
+        assert json.loads(answer.body)["code"] == "unauthenticated"
+    assert answers[3].headers["access-control-allow-origin"] == LISTED
+    assert "Bearer rcl_" in json.loads(answers[0].body)["message"]
+    # a stream of Connect has the status 200 however it ends
+    kind = "application/connect+json"
+    stream = way.call("ConversationService/StreamUpdates", b"\0\0\0\0\2{}", authorization=None, content_type=kind)  # fmt: skip
+    assert stream.status == 200
+    assert json.loads(stream.body[5:])["error"]["code"] == "unauthenticated"
+    # nobody without a token slows down who brings one
+    for _ in range(12):
+        assert way.call(SEARCH, {"query": "ship"}, authorization=None).status == 401
+    assert way.call(SEARCH, {"query": "ship"}).status == 200
+
+
+def test_a_token_goes_with_get_and_with_events(way: Way) -> None:
+    bearer: dict[str, Any] = {"authorization": f"Bearer {way.reader}"}
+    path = "/recollect.v1.RecallService/Search?connect=v1&encoding=json&message=%7B%22query%22%3A%22ship%22%7D"
+    answer = way.http.send("GET", path, **bearer, origin=LISTED)
+    assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, LISTED)
+    assert way.conversation in answer.body.decode()
+    assert way.http.send("GET", path, **bearer, origin="http://evil.example").status == 403
+    stream = "/recollect.v1.ConversationService/StreamUpdates"
+    sent: dict[str, Any] = {"accept": "text/event-stream", "connect_timeout_ms": "700", **bearer}
+    events = way.http.send("GET", f"{stream}?encoding=json&message=%7B%7D", **sent)
+    assert events.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert way.conversation in events.body.decode()
+    # its scope is looked at before its message
+    parties = "/recollect.v1.ExternalCommunicationService/StreamCommunicationUpdates"
+    scoped = way.tokens.create(grant("custom", scopes=("recall",)))[1]
+    denied = way.http.send("GET", f"{parties}?encoding=json&message=x", **sent | {"authorization": f"Bearer {scoped}"})  # fmt: skip
+    assert (denied.status, json.loads(denied.body)["code"]) == (403, "permission_denied")
+
+
 def test_a_preflight_is_answered_to_listed_origins_alone(way: Way) -> None:
     path = f"/recollect.v1.{SEARCH}"
     preflight: dict[str, Any] = {
@@ -335,7 +380,8 @@ def test_a_preflight_is_answered_to_listed_origins_alone(way: Way) -> None:
     }
     allowed = way.http.send("OPTIONS", path, origin=LISTED, **preflight)
     assert (allowed.status, allowed.headers["access-control-allow-origin"]) == (204, LISTED)
-    assert "authorization" in allowed.headers["access-control-allow-headers"]
+    for name in ("authorization", "content-encoding", "last-event-id"):
+        assert name in allowed.headers["access-control-allow-headers"]
     assert (allowed.headers["vary"], allowed.body) == ("origin", b"")
     for origin in ("http://evil.example", "null", "*", LISTED + "/", way.bridge.origin):
         refused = way.http.send("OPTIONS", path, origin=origin, **preflight)
@@ -436,6 +482,7 @@ def test_what_recollect_web_may_do_is_not_lent_to_callers(way: Way, tmp_path: Pa
     ("protocol", "files"),
     [
         ("connect-json", ("loading", "streaming")),
+        ("connect-gzip", ("loading", "streaming")),
         ("connect-web", ("streaming",)),
         ("grpc-web", ("loading", "streaming")),
     ],
@@ -456,40 +503,26 @@ def test_the_conformance_suite_holds_in_every_protocol(
 
 
 def test_a_page_of_a_listed_origin_calls_and_another_cannot(way: Way, browser: Any) -> None:
-    class Blank(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    pages = [HTTPServer(("127.0.0.1", 0), Blank) for _ in range(2)]
-    for it in pages:
-        threading.Thread(target=it.serve_forever, daemon=True).start()
-    listed, other = (f"http://127.0.0.1:{it.server_port}" for it in pages)
-    bridge = Bridge(way.target, RECOLLECT_WEB_CORS=listed)
-    context = browser.new_context()
-    try:
-        page = context.new_page()
-        call = """async ([url, token]) => {
-          const headers = {'content-type': 'application/json', 'authorization': `Bearer ${token}`};
-          try {
-            const answer = await fetch(url, {method: 'POST', headers, body: '{"query": "ship"}'});
-            return await answer.text();
-          } catch (error) { return String(error); }
-        }"""
-        url = f"{bridge.origin}/recollect.v1.{SEARCH}"
-        page.goto(listed)
-        assert way.conversation in page.evaluate(call, [url, way.brain])
-        page.goto(other)
-        assert page.evaluate(call, [url, way.brain]) == "TypeError: Failed to fetch"
-    finally:
-        context.close()
-        bridge.stop()
-        for it in pages:
-            it.shutdown()
-            it.server_close()
+    with blank_site() as listed, blank_site() as other:
+        bridge = Bridge(way.target, RECOLLECT_WEB_CORS=listed)
+        context = browser.new_context()
+        try:
+            page = context.new_page()
+            call = """async ([url, token]) => {
+              const headers = {'content-type': 'application/json', 'authorization': `Bearer ${token}`};
+              try {
+                const answer = await fetch(url, {method: 'POST', headers, body: '{"query": "ship"}'});
+                return await answer.text();
+              } catch (error) { return String(error); }
+            }"""
+            url = f"{bridge.origin}/recollect.v1.{SEARCH}"
+            page.goto(listed)
+            assert way.conversation in page.evaluate(call, [url, way.brain])
+            page.goto(other)
+            assert page.evaluate(call, [url, way.brain]) == "TypeError: Failed to fetch"
+        finally:
+            context.close()
+            bridge.stop()
 
 
 def test_the_openapi_document_is_served_current_and_says_what_answers_hold(way: Way) -> None:

@@ -259,11 +259,34 @@ def test_what_no_proxy_sent_is_refused_and_logged(
         stranger.send("GET", f"{BASE}/", b"", "alex"),
         stranger.send("GET", f"{BASE}/"),
         stranger.send("GET", f"{BASE}/openapi.json"),
+        stranger.send("GET", f"{BASE}/healthz"),
         stranger.send("POST", f"{BASE}{WHO}", b"", **forwarded),
     ]
     [line] = other.stop().splitlines()  # one of a kind
     assert [it.status for it in answers] == [403] * len(answers)
     assert line.startswith("Refused a request from 127.0.0.1: only a proxy")
+
+
+def test_a_program_behind_a_proxy_brings_a_token(
+    setup: Setup, page: tuple[ByProxy, ProxiedPage]
+) -> None:
+    body = b"{}"
+    sent: dict[str, Any] = {"origin": None, "content_type": JSON}
+    # the person whom a proxy names is a browser's
+    for persons in ((), ("alex",)):
+        denied = page[0].send("POST", f"{BASE}{WHO}", body, *persons, **sent)
+        assert (denied.status, json.loads(denied.body)["code"]) == (403, "permission_denied")
+    port = free_port()
+    other = ProxiedPage(setup, None, f"127.0.0.1:{port}", f"https://{HOST}{BASE}")
+    try:
+        proxy = ByProxy(port)
+        refused = proxy.send("POST", f"{BASE}{WHO}", body, **sent)
+        assert (refused.status, json.loads(refused.body)["code"]) == (401, "unauthenticated")
+        assert "authorization: is missing" in json.loads(refused.body)["message"]
+        sent["authorization"] = f"Bearer {(setup.folder / 'alex.token').read_text().strip()}"
+        assert proxy.send("POST", f"{BASE}{WHO}", body, **sent).status == 200
+    finally:
+        other.stop()
 
 
 @each(("change", "complaint"), [

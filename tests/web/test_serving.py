@@ -14,9 +14,10 @@ import pytest
 
 from tests.programs import PAGE, Forked, free_port, ran, refuses
 from tests.waiting import until
-from tests.web.conftest import Http
+from tests.web.conftest import Http, Stage
 
 SCRIPT = Path(__file__).parents[2] / "scripts/serve.py"
+VIEWS = Path(__file__).parents[2] / "web/src/views"
 STATIC = Path(__file__).parents[2] / "packages/page/src/recollect/web/static"
 
 
@@ -65,6 +66,33 @@ def test_the_page_is_served_to_this_machine_alone(listen: str, refusal: str) -> 
     status, _, errors = ran(PAGE, ["--listen", listen])
     assert status == 2
     assert refusal in " ".join(errors.split())
+
+
+def test_only_views_are_answered_with_the_page(stage: Stage) -> None:
+    http = Http(stage.bridge.port)
+    views = [
+        re.findall(r'^  path: "(.+)",$', it.read_text(), re.M) for it in VIEWS.glob("*/index.ts")
+    ]
+    assert len(views) > 5
+    below = ("/", "/c/conv-01HQ0000000000000000000000", "/third-parties/ext-1")
+    for path in (*below, *(it for [it] in views)):
+        answer = http.send("GET", path)
+        assert (answer.status, b"<html" in answer.body) == (200, True), path
+    for path in (
+        "/nothing",
+        "/api",
+        "/c/a/b",
+        "/cc",
+        "/favicon.ico",
+        "/assets/nothing",
+        "/session/open",
+    ):
+        answer = http.send("GET", path)
+        assert (answer.status, answer.body) == (404, b"there is no such page\n"), path
+        assert "content-security-policy" in answer.headers
+        # the page says so to people
+        shown = http.send("GET", path, accept="text/html,*/*;q=0.8")
+        assert (shown.status, b"<html" in shown.body) == (404, True), path
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import type { Transport } from "@connectrpc/connect";
 import { fromJson, toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { compressionGzip, createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { createConnectTransport as createFetchTransport } from "@connectrpc/connect-web";
 import { Recollect, RecollectError } from "../src/index.js";
 import { connect } from "../src/node.js";
@@ -201,8 +201,16 @@ function transportTo(baseUrl: string): Transport {
   switch (process.env["PROTOCOL"]) {
     case "connect-json":
       return createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: false });
+    case "connect-gzip":
+      return createConnectTransport({
+        baseUrl,
+        httpVersion: "1.1",
+        useHttpGet: true,
+        sendCompression: compressionGzip,
+        compressMinBytes: 0,
+      });
     case "connect-web":
-      return createFetchTransport({ baseUrl, useBinaryFormat: true });
+      return createFetchTransport({ baseUrl, useBinaryFormat: true, useHttpGet: true });
     case "grpc-web":
       return createGrpcWebTransport({ baseUrl, httpVersion: "1.1" });
     default:

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from recollect._bounded_http import BoundedHttp
 from recollect._shared.endpoint import Endpoint
@@ -21,8 +22,8 @@ from recollect.web import protocols
 from recollect.web.files import PageFiles
 from recollect.web.forwarding import Forwarder, admit, read_body
 from recollect.web.gateway import Gateway
-from recollect.web.protection import DOCUMENT, TOKEN_KEY, App, Protection
-from recollect.web.protocols import RequestRefused
+from recollect.web.protection import DOCUMENT, HEALTH, TOKEN_KEY, App, Protection
+from recollect.web.protocols import NO_STORE, RequestRefused
 from recollect.web.proxy import (
     PERSON_KEY,
     TOKEN_FORM,
@@ -88,13 +89,19 @@ class Page:
                 Route("/session/sign-out", self._sign_out, methods=["POST"]),
                 Route("/{path:path}", self._call, methods=["POST"]),
                 Route(DOCUMENT, self._document, methods=["GET"]),
+                Route(HEALTH, self._health, methods=["GET"]),
                 Route("/{path:path}", self._file, methods=["GET"]),
             ],
             lifespan=lifespan,
         )
 
-    async def _file(self, request: Request) -> Response:
+    async def _file(self, request: Request) -> ASGIApp:
+        if protocols.is_call_path(request.scope["path"]):
+            return await self._call(request)
         file = self._files.find(request.scope["path"])
+        if file is None and "text/html" in request.headers.get("accept", ""):
+            index = self._files.index  # which says so to people
+            return Response(index.content, 404, dict(index.headers))
         if file is None:
             return Response("there is no such page\n", 404)
         headers = dict(file.headers)
@@ -105,19 +112,31 @@ class Page:
     async def _document(self, _: Request) -> Response:
         return self._gateway.document()
 
-    async def _call(self, request: Request) -> Response:
+    async def _health(self, _: Request) -> Response:
+        try:
+            await self._forwarder.check_health()
+        except RequestRefused as error:
+            return error.response()
+        return Response('{"status":"SERVING"}\n', headers=NO_STORE, media_type="application/json")
+
+    async def _call(self, request: Request) -> ASGIApp:
         # a URL that is parsed drops tabs and line breaks
         method = self._methods.get(request.scope["path"])
         if method is None:
-            return Response("there is no such call\n", 404)
+            text = f"there is no such call: {DOCUMENT} describes them"
+            return RequestRefused(404, "unimplemented", text).response()
         if TOKEN_KEY in request.scope:  # whatever cookies come with it
             return await self._gateway.answer(request, method, request.scope[TOKEN_KEY])
+        if request.method != "POST":
+            text = "a browser's calls are made with POST"
+            return RequestRefused(405, "unimplemented", text, allow="POST").response()
         session = self._session(request)
         if session is None:
             return _no_session()
-        protocol = protocols.of_page(request.headers.get("content-type"), method)
-        if protocol is None:
-            return Response(f"the content type must be {protocols.expected(method)}\n", 415)
+        try:
+            protocol = protocols.of_page(request.headers.get("content-type"), method)
+        except RequestRefused as refused:
+            return refused.response()
         try:
             token = self._people.token(session.person) if self._people else session.token
             admit(request, session.person or session)
@@ -157,11 +176,11 @@ class Page:
             )
             return RequestRefused(None, "failed_precondition", f"{text} `required`").response()
         if self._session(request) is not None:
-            return Response(status_code=204, headers={"cache-control": "no-store"})
+            return Response(status_code=204, headers=NO_STORE)
         return self._with_cookie(201, self._sessions.begin(person))
 
     def _with_cookie(self, status: int, cookie: str) -> Response:
-        answer = Response(status_code=status, headers={"cache-control": "no-store"})
+        answer = Response(status_code=status, headers=NO_STORE)
         answer.set_cookie(self._cookie, cookie, **self._of_cookie)
         return answer
 
@@ -183,7 +202,7 @@ class Page:
         except RequestRefused as error:
             return error.response()
         session.token = token
-        return Response(status_code=204, headers={"cache-control": "no-store"})
+        return Response(status_code=204, headers=NO_STORE)
 
     async def _sign_out(self, request: Request) -> Response:
         """Forget the token of this browser's session; of a person whom a proxy signed in, end the
@@ -194,15 +213,13 @@ class Page:
             return _no_session()
         session.token = None
         if self._people is None:
-            return Response(status_code=204, headers={"cache-control": "no-store"})
+            return Response(status_code=204, headers=NO_STORE)
         try:
             self._sessions.end(request.cookies[self._cookie])
         except OSError as error:
             print_notice(f"Signed out until a restart only: {error.filename}: {error.strerror}")
         content = json.dumps({"location": self._people.sign_out})
-        answer = Response(
-            content, headers={"cache-control": "no-store"}, media_type="application/json"
-        )
+        answer = Response(content, headers=NO_STORE, media_type="application/json")
         answer.delete_cookie(self._cookie, **self._of_cookie)
         return answer
 
@@ -256,9 +273,12 @@ def serve(
     origins: frozenset[str] = frozenset(),
     people: SignedInPeople | None = None,
     until: Callable[[], Any] | None = None,
+    *,
+    is_direct: bool,
 ) -> None:
     """Serve until a signal ends the process, or `until` returns. The first of the page's
-    `addresses` is printed; pages of `origins` may call the gateway.
+    `addresses` is printed; pages of `origins` may call the gateway. `is_direct` says that no proxy
+    is before it.
     """
     address = addresses[0]
 
@@ -270,7 +290,7 @@ def serve(
             print_notice(f"{beginning}: {url} for {len(people.files)} people, by {people.path}")
 
     page = Page(endpoint, sessions, address, announce, people)
-    app: App = Protection(page.app(), addresses, origins, people)
+    app: App = Protection(page.app(), addresses, origins, people, is_direct=is_direct)
     announce("The page")
     config = uvicorn.Config(
         app,

@@ -2,6 +2,7 @@
 
 import hashlib
 import mimetypes
+import re
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -13,8 +14,9 @@ _TYPES = {
     ".html": "text/html",
     ".svg": "image/svg+xml",
 }
-_MAX_PATH = 512
-"""Characters of a path that a view may have."""
+VIEWS = ("c", "health", "insights", "profile", "search", "settings", "third-parties")
+"""The first parts of the paths of views, as `web/src/views` has them."""
+_VIEW = re.compile(rf"/(?:(?:{'|'.join(VIEWS)})(?:/[\w-]{{1,128}})?/?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,11 @@ class PageFiles:
         index = self._files[INDEX].content.replace(b'"./', f'"{base}/'.encode())
         if not signs_in:
             index = index.replace(b"<html ", b'<html data-sign-in="proxy" ')
-        self._files[INDEX] = _file(INDEX, index)
+        self.index = self._files[INDEX] = _file(INDEX, index)
 
     def find(self, path: str) -> File | None:
         """Return the file of a path, and for the path of a view the page itself."""
-        file = self._files.get(path)
-        if file is None and len(path) <= _MAX_PATH and "." not in path and "//" not in path:
-            file = self._files.get(INDEX)
-        return file
+        return self.index if _VIEW.fullmatch(path) else self._files.get(path)
 
 
 def _walk(folder: Traversable, prefix: str) -> list[tuple[str, File]]:

@@ -16,13 +16,23 @@ from recollect._bounded_http import BoundedHttp, connection_of
 from recollect._shared.channel import CHANNEL_OPTIONS
 from recollect._shared.endpoint import Endpoint, checked_space
 from recollect.v1.access_service_pb2 import WhoAmIResponse
-from recollect.web.protocols import Protocol, RequestRefused, StreamProtocol
+from recollect.web.protocols import (
+    NO_STORE,
+    Protocol,
+    RequestRefused,
+    StreamProtocol,
+    too_large,
+)
 
 MAX_BODY = 9 * 1024 * 1024
 """Bytes of a request of the page."""
 BODY_SECONDS = 20.0
 """The time that a request's body may take to arrive."""
 DEFAULT_SECONDS = 30.0
+"""The time for a call that says none, and for the first message of a stream."""
+_HEALTH_SECONDS = 5.0
+_SERVING = b"\x08\x01"
+"""A grpc.health.v1.HealthCheckResponse with the status SERVING."""
 _NO_MESSAGE = b"\xff"
 """Sent in place of a body that is not read. It is no message of any kind, so that the server does
 nothing even if it no longer refuses the caller.
@@ -67,26 +77,40 @@ class Forwarder:
         reads: bool = True,
     ) -> Response:
         """Return the answer to a call of `limit` bytes at most. `token` replaces the one of the
-        endpoint. Unless `reads`, the call is one that the server will refuse, and its body is left.
+        endpoint, unless it is empty. Unless `reads`, the call is one that the server will refuse,
+        and its body is left.
         """
         try:
             protocol.check(request.headers)
             seconds = protocol.seconds(request.headers)
             message = _NO_MESSAGE
             if reads:
-                message = await protocol.message(await read_body(request, limit))
+                message = await protocol.message(await read_body(request, limit), limit)
             metadata = self._with(request, token)
             if isinstance(protocol, StreamProtocol) and protocol.method.streams:
-                return self._stream(protocol, message, seconds, metadata)
+                return await self._stream(protocol, message, seconds, metadata)
             return await self._unary(request, protocol, message, seconds, metadata)
         except RequestRefused as error:
             return protocol.refusal(error)
         except ClientDisconnect:
             return Response(status_code=499)
 
+    async def check_health(self) -> None:
+        """Return if the server serves. Raises RequestRefused."""
+        check: Any = self._channel.unary_unary("/grpc.health.v1.Health/Check")
+        text = "it is stopping"
+        try:
+            if await check(b"", timeout=_HEALTH_SECONDS) == _SERVING:
+                return
+        except grpc.aio.AioRpcError as error:
+            text = error.details() or error.code().name
+        raise RequestRefused(None, "unavailable", f"the server does not serve: {text}")
+
     async def check(self, token: str) -> WhoAmIResponse:
-        """Return what the server knows of a caller with a token. Raises RequestRefused."""
-        if not self._keeps_secrets:
+        """Return what the server knows of a caller with a token, or of one without where it is
+        empty. Raises RequestRefused.
+        """
+        if token and not self._keeps_secrets:
             raise RequestRefused(
                 None,
                 "failed_precondition",
@@ -94,7 +118,7 @@ class Forwarder:
                 " recollect-web with --ca, or with --insecure where the network itself is trusted",
             )
         whoami: Any = self._channel.unary_unary("/recollect.v1.AccessService/WhoAmI")
-        metadata = _replaced(self._metadata, "authorization", f"Bearer {token}")
+        metadata = _with_token(self._metadata, token)
         try:
             answer = await whoami(b"", timeout=DEFAULT_SECONDS, metadata=metadata)
         except grpc.aio.AioRpcError as error:
@@ -126,9 +150,9 @@ class Forwarder:
         if isinstance(outcome, grpc.aio.AioRpcError):
             raise self._failure(outcome, metadata)
         body = await protocol.answer(outcome)
-        return Response(body, headers={"cache-control": "no-store"}, media_type=protocol.kind)
+        return Response(body, headers=NO_STORE, media_type=protocol.kind)
 
-    def _stream(
+    async def _stream(
         self,
         protocol: StreamProtocol,
         message: bytes,
@@ -137,11 +161,25 @@ class Forwarder:
     ) -> Response:
         method: Any = self._channel.unary_stream(protocol.method.path)
         call = method(message, timeout=seconds, metadata=metadata)
+        messages = aiter(call)
+        try:
+            # a call that fails at once can have a status of its own
+            async with asyncio.timeout(DEFAULT_SECONDS):
+                first = await anext(messages, None)
+        except grpc.aio.AioRpcError as error:
+            raise self._failure(error, metadata) from None
+        except BaseException as error:
+            call.cancel()
+            if isinstance(error, TimeoutError):
+                raise RequestRefused(None, "deadline_exceeded", "no message came in time") from None
+            raise
 
         async def parts() -> AsyncIterator[bytes]:
             failure: RequestRefused | None = None
             try:
-                async for it in call:
+                if first is not None:
+                    yield await protocol.part(first)
+                async for it in messages:
                     yield await protocol.part(it)
             except grpc.aio.AioRpcError as error:
                 failure = self._failure(error, metadata)
@@ -149,9 +187,7 @@ class Forwarder:
                 call.cancel()
             yield protocol.end(failure)
 
-        return StreamingResponse(
-            parts(), headers={"cache-control": "no-store"}, media_type=protocol.kind
-        )
+        return StreamingResponse(parts(), headers=NO_STORE, media_type=protocol.kind)
 
     def _failure(
         self, error: grpc.aio.AioRpcError, metadata: tuple[tuple[str, str], ...]
@@ -162,9 +198,7 @@ class Forwarder:
 
     def _with(self, request: Request, token: str | None) -> tuple[tuple[str, str], ...]:
         """Return the metadata of a call: the endpoint's, with the caller's space and token."""
-        metadata = self._metadata
-        if token is not None:
-            metadata = _replaced(metadata, "authorization", f"Bearer {token}")
+        metadata = _with_token(self._metadata, token)
         space = request.headers.get("recollect-space")
         if space:
             try:
@@ -206,7 +240,7 @@ async def read_body(
     except TimeoutError:
         raise RequestRefused(408, "deadline_exceeded", "the request took too long") from None
     if size > limit:
-        raise RequestRefused(413, "resource_exhausted", f"the request has more than {limit} bytes")
+        raise too_large(limit)
     return b"".join(parts)
 
 
@@ -222,6 +256,12 @@ async def _disconnected(request: Request) -> None:
     """Wait until the caller went away."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _with_token(
+    metadata: tuple[tuple[str, str], ...], token: str | None
+) -> tuple[tuple[str, str], ...]:
+    return _replaced(metadata, "authorization", f"Bearer {token}") if token else metadata
 
 
 def _replaced(

@@ -1,4 +1,6 @@
-"""The gateway: calls of programs that bring a token of their own, and pages of other origins."""
+"""The gateway: calls of programs, which bring a token of their own where the server asks for one,
+and of pages of other origins.
+"""
 
 import asyncio
 import hashlib
@@ -6,24 +8,30 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from recollect._shared.endpoint import Endpoint, host_and_port
 from recollect.v1.scope_pb2 import SCOPE_ANY
 from recollect.web import protocols
 from recollect.web.forwarding import Forwarder, admit
-from recollect.web.protocols import ForwardedMethod, RequestRefused
+from recollect.web.protocols import ForwardedMethod, RequestRefused, StreamProtocol
 
 _MAX_BODY = 18 * 1024 * 1024
 """Bytes of a request: the largest that the server takes by default, and room for JSON."""
 _MAX_TOKENS = 1024
 """Tokens that are remembered as accepted."""
+_MIN_COMPRESSED = 1024
+"""Bytes of an answer that is compressed for callers who take gzip."""
+_COMPRESSION = 4
+"""The level of gzip: 9 takes five times as long for JSON and saves 5 % more."""
 
 
 @dataclass(eq=False, slots=True)
 class Caller:
-    """The callers with one token."""
+    """The callers with one token, or all without."""
 
     scopes: frozenset[int] = frozenset()
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -31,7 +39,7 @@ class Caller:
 
 
 class Gateway:
-    """Calls that bring a token.
+    """Calls of programs.
 
     A token that the server has not accepted yet is shown to it over a connection of its own, before
     the call's body is read. For wrong tokens the server slows the connection that brought them: so
@@ -56,13 +64,14 @@ class Gateway:
         """Return the description of all calls for OpenAPI's tools."""
         return Response(self._document, media_type="application/json")
 
-    async def answer(self, request: Request, method: ForwardedMethod, token: str) -> Response:
-        """Return the answer to a call."""
-        protocol = protocols.of_program(request.headers.get("content-type"), method)
-        if protocol is None:
-            kinds = "application/connect+json" if method.streams else "application/json"
-            text = f"the content type must be {kinds}, {protocols.expected(method)}"
-            return Response(f"{text} or application/grpc-web+proto\n", 415)
+    async def answer(self, request: Request, method: ForwardedMethod, token: str) -> ASGIApp:
+        """Return the answer to a call. An empty `token` is that of a program without one."""
+        try:
+            if request.method != "POST":
+                request = protocols.posted(request, method)
+            protocol = protocols.of_program(request.headers, method)
+        except RequestRefused as refused:
+            return refused.response()
         try:
             caller = await self._caller(token, method.scopes)
             admit(request, caller)
@@ -70,11 +79,15 @@ class Gateway:
             return protocol.refusal(error)
         protocol.turn = caller.turn
         has_scopes = method.scopes <= caller.scopes
-        return await self._calls.answer(request, protocol, token, _MAX_BODY, reads=has_scopes)
+        answer = await self._calls.answer(request, protocol, token, _MAX_BODY, reads=has_scopes)
+        if isinstance(protocol, StreamProtocol):
+            return answer  # Connect compresses the messages of a stream, not its body
+        return GZipMiddleware(answer, _MIN_COMPRESSED, _COMPRESSION)
 
     async def _caller(self, token: str, needed: frozenset[int]) -> Caller:
-        """Return the caller with a token that the server accepts. Its scopes are those that it has
-        now, if it lacks one that is needed. Raises RequestRefused.
+        """Return the caller with a token that the server accepts, or without where it asks for
+        none. Its scopes are those that it has now, if it lacks one that is needed. Raises
+        RequestRefused.
         """
         key = _hash(token)
         caller = self._accepted.get(key)

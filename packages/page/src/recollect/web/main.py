@@ -41,8 +41,9 @@ def main() -> None:
         description="Serves the page on which people read, search and administer the conversations"
         " of a Recollect server. Open the address that it prints: it signs one browser in. A server"
         " that asks for tokens is signed in to on the page, or with RECOLLECT_TOKEN for everybody"
-        " who opens it. Programs that speak HTTP make every call of the server here with a token of"
-        " their own, by Connect, JSON or gRPC-Web; /openapi.json describes the calls.",
+        " who opens it. Programs that speak HTTP make every call of the server here, with a token"
+        " of their own where it asks for tokens, by Connect, JSON or gRPC-Web; /openapi.json describes"
+        " the calls.",
     )
     address = os.environ.get(ADDRESS) or DEFAULT_TARGET
     text = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
@@ -100,7 +101,17 @@ def main() -> None:
         with _listening(at) as listening:
             addresses = [url] if url else _addresses(listening)
             sessions = Sessions(_session_key(at, url))
-            serve(listening, addresses, endpoint, sessions, origins, people, until)
+            is_direct = url is None
+            serve(
+                listening,
+                addresses,
+                endpoint,
+                sessions,
+                origins,
+                people,
+                until,
+                is_direct=is_direct,
+            )
     except KeyboardInterrupt:
         pass
     except OSError as error:
