@@ -23,9 +23,9 @@ from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.errors import InvalidField, RecollectError, TokenNotFound
 from recollect_server.domain.principal import CUSTOM, KINDS, Scope
-from recollect_server.domain.text import counted
 from recollect_server.domain.time import milliseconds, system_clock, to_text
 from recollect_server.domain.tokens import is_token_id, parse, scopes_of
+from recollect_server.domain.wording import counted
 from recollect_server.settings.values import FOLDER, duration
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.transport.access_service import SCOPES, scope_numbers
