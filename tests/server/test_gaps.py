@@ -76,6 +76,28 @@ def test_no_copy_of_a_deleted_row_is_left_and_every_other_row_is_as_it_was(
         assert connection.execute("PRAGMA integrity_check").get == "ok"
 
 
+def test_what_is_written_behind_a_wipe_brings_no_copy_back(connection: apsw.Connection) -> None:
+    """The connection keeps pages in its cache as they were before."""
+    rng = random.Random(3)  # noqa: S311 - a test's numbers
+    gaps = Gaps(connection)
+    connection.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, text TEXT, more TEXT)")
+    words = {it: "".join(rng.choices("bcdfghjklmnpqrstvwxz", k=14)) for it in range(3000)}
+    with connection:
+        connection.executemany("INSERT INTO notes(id, text) VALUES(?, ?)", list(words.items()))
+    for number in rng.sample([*words], len(words)):
+        more = "n " * rng.randrange(100)
+        connection.execute("UPDATE notes SET more = ? WHERE id = ?", (more, number))
+    deleted = [words.pop(it) for it in [*words][::5]]
+    for word in deleted:
+        connection.execute("DELETE FROM notes WHERE text = ?", (word,))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert left(connection, deleted), "no copy is in a gap: the test shows nothing"
+    wipe(gaps)
+    connection.executemany("UPDATE notes SET text = upper(text) WHERE id = ?", zip(words))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert left(connection, deleted) == 0
+
+
 def test_pages_that_another_process_wrote_are_wiped_too(connection: apsw.Connection) -> None:
     rng = random.Random(6)  # noqa: S311 - a test's numbers
     gaps = Gaps(connection)

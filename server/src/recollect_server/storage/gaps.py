@@ -105,6 +105,8 @@ class Gaps:
             self._changed.difference_update(part)
         finally:
             connection.execute("ROLLBACK")
+            # A page in the cache has its gap as it was, and its next change would write that again.
+            connection.execute("PRAGMA shrink_memory")
         return Wiped.PART if self._changed else Wiped.ALL
 
     def _committed(self, connection: apsw.Connection, name: str, pages: int) -> int:
