@@ -180,8 +180,13 @@ def test_a_stream_that_is_reset_for_a_rollback_beside_its_last_change_shows_ever
     until(lambda: is_answered(lambda: service.append(name, user(texts[2]), request_id="r1")))
     until_update_of(stream, service.create().id)
     assert is_reset(stream)
-    loaded = [it.content for one in stream.of("conversation_loaded") for it in one.messages]
-    assert {*loaded, *stream.messages()[2:]} == {*texts}
+
+    def shown() -> set[str]:
+        loaded = [it.content for one in stream.of("conversation_loaded") for it in one.messages]
+        return {*loaded, *stream.messages()[2:]}
+
+    stream.until(lambda: shown() == {*texts})
+    assert shown() == {*texts}
     before = changes_of(forget_reset(stream, count, cluster.url))
     stream.resume()
     until_update_of(stream, service.create().id)
