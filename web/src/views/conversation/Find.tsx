@@ -2,7 +2,7 @@
 // means the same.
 import type { SearchHit } from "@recollect/client";
 import { Scope } from "@recollect/client";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { recall } from "../../api/calls";
 import { describe, isCancelled } from "../../api/errors";
 import { may } from "../../api/session";
@@ -25,6 +25,7 @@ const PAUSE_MS = 200;
 export function Find({ transcript, onClose }: { transcript: Transcript; onClose: () => void }) {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
+  const last = useRef(0); // `at` as the last key set it, which may not be shown yet
   const [problem, setProblem] = useState("");
   const input = useFocus();
   const texts = useMemo(() => new Texts(), []);
@@ -53,11 +54,11 @@ export function Find({ transcript, onClose }: { transcript: Transcript; onClose:
     place.value = it;
   };
   const go = (to: number) => {
-    setAt(to);
+    setAt(last.current = to);
     show(places?.[to]);
   };
   useEffect(() => go(0), [text, !!places]);
-  const step = (by: number) => places?.length && go((at + by + places.length) % places.length);
+  const step = (by: number) => places?.length && go((last.current + by + places.length) % places.length);
   const toMeant = (hit: SearchHit) => {
     marks.value = { phrase: fold(text.trim()), ...wordsOf(hit, text) };
     show({ sequence: hit.sequence, turn: hit.turnNumber, index: 0, isMeant: true });

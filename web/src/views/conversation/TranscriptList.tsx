@@ -40,6 +40,9 @@ export function TranscriptList({ transcript, target, isMeant }: Props) {
 
   useLayoutEffect(() => void (transcript.isFollowed = isAtEnd.current));
 
+  const wanted = place.value;
+  const wantedAt = wanted ? lines.findIndex((it) => holds(it, wanted.sequence)) : -1;
+
   // Older turns came in before the others: what was on the screen stays where it was.
   useLayoutEffect(() => {
     const old = before.current;
@@ -50,6 +53,8 @@ export function TranscriptList({ transcript, target, isMeant }: Props) {
       const index = lines.findIndex((it) => it.key === anchor.current?.key);
       const start = index < 0 ? undefined : list.getOffsetForIndex(index, "start")?.[0];
       if (start !== undefined) list.scrollToOffset(start + anchor.current.offset);
+      // What was on the screen is of other turns: no browser told of the jump to this place yet.
+      else if (wantedAt >= 0) list.scrollToIndex(wantedAt, { align: "start" });
     } else if (rows > old.rows && !isAtEnd.current) {
       setBehind((it) => it + rows - old.rows);
     }
@@ -63,8 +68,6 @@ export function TranscriptList({ transcript, target, isMeant }: Props) {
     virtual.current?.scrollToIndex(index, { align: "start" });
   }, [target, shown.state, lines.some((it) => it.message.turnNumber === target)]);
 
-  const wanted = place.value;
-  const wantedAt = wanted ? lines.findIndex((it) => holds(it, wanted.sequence)) : -1;
   const current = useMarks(scroller, rows > 0);
   useEffect(() => {
     if (wantedAt < 0) return;
