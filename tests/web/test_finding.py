@@ -27,6 +27,7 @@ def find(page: Any, words: str, status: str) -> None:
     page.fill(".find input", words)
     page.wait_for_selector(f".find-hit >> text=/^{status}$/")
 
+
 BACK_TWICE = """() => {
   const key = {key: "Enter", shiftKey: true, bubbles: true, cancelable: true};
   const input = document.querySelector(".find input");
