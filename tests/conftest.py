@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -48,6 +49,8 @@ os.environ["RECOLLECT_EMBEDDER"] = "off"
 _MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+_QUARTER, _HARNESS = 0.25, "harness"
 
 _LOGGER = type(structlog.get_logger())
 """Type of the logger that each module has, which makes the one that is used."""
@@ -184,6 +187,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sample", metavar="SEED", help="of store and reach, a sample by this seed")
     group.addoption("--share", type=float, default=0.1, help="how much of each harness a sample is")
     group.addoption("--whole", default="", metavar="HARNESS,…", help="what of it is not sampled")
+    group.addoption(
+        "--quarter", default="", metavar="HARNESS,…", help="of what a quarter is chosen"
+    )
+    group.addoption(
+        "--passed", metavar="FILE", help="where the whole harnesses that passed are named"
+    )
     group.addoption("--at-most", type=int, metavar="N", help="run N of the tests, by the seed")
     group.addoption("--any-order", metavar="SEED", help="run modules and their tests in any order")
 
@@ -208,10 +217,10 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Say which tests are chosen, and how to choose the same."""
     if config.option.sample is None:
         return f"tests: all of them, any order: {config.option.any_order}"
-    whole = config.option.whole or "none"
+    whole, quarter = config.option.whole or "none", config.option.quarter or "none"
     return (
         f"tests: contract; a sample of store and reach, SEED={config.option.sample} "
-        f"({config.option.share:.0%}); whole harnesses: {whole}"
+        f"({config.option.share:.0%}); whole harnesses: {whole}; a quarter of: {quarter}"
     )
 
 
@@ -236,7 +245,9 @@ def chosen_of(tests: dict[str, str], config: pytest.Config) -> set[str]:
     whole = {harness for harness in tests.values() if tiers.TIER_OF[harness] == tiers.CONTRACT}
     whole |= set(config.option.whole.split(","))
     sampled = {test: harness for test, harness in tests.items() if harness not in whole}
-    return (tests.keys() - sampled.keys()) | tiers.sample(sampled, seed, config.option.share)
+    quarter = set(config.option.quarter.split(","))
+    shares = defaultdict(lambda: config.option.share, dict.fromkeys(quarter, _QUARTER))
+    return (tests.keys() - sampled.keys()) | tiers.sample(sampled, seed, shares.__getitem__)
 
 
 @pytest.hookimpl(tryfirst=True)  # before those of a parameter of a whole module are put together
@@ -250,6 +261,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     harnesses = {item.nodeid: harness_of(item) for item in items}
     for item in items:
         item.add_marker(tiers.TIER_OF[harnesses[item.nodeid]])
+        item.user_properties.append((_HARNESS, harnesses[item.nodeid]))
     chosen = chosen_of(harnesses, config)
     left_out = [item for item in items if item.nodeid not in chosen]
     if left_out:
@@ -261,6 +273,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         place = {test: at for at, test in enumerate(tiers.by_seed(chosen, order))}
         items.sort(key=lambda item: (rank[module_of[item]], place[item.nodeid]))
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
+    """Say how long each harness took, and name in a file those that were whole and passed: another
+    one that failed takes nothing from them.
+    """
+    seconds: defaultdict[str, float] = defaultdict(float)
+    failed: set[str] = set()
+    for outcome, reports in terminalreporter.stats.items():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                harness = dict(report.user_properties)[_HARNESS]
+                seconds[harness] += report.duration
+                failed |= {harness} if outcome in ("failed", "error") else set()
+    if not hasattr(config, "workerinput") and len(seconds) > 1:
+        longest = (f"{it} {seconds[it]:.0f}" for it in sorted(seconds, key=lambda it: -seconds[it]))
+        terminalreporter.write_line(f"seconds of each harness: {', '.join(longest)}")
+    if config.option.passed:
+        is_over = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        passed = set(config.option.whole.split(",")) & (seconds.keys() - failed) if is_over else ()
+        Path(config.option.passed).write_text(" ".join(sorted(passed)))
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,7 @@
 """The table of tiers is whole and right, and the gate runs whole what may have changed."""
 
 import ast
+import json
 import math
 import os
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -93,17 +95,21 @@ def test_a_case_over_another_store_belongs_to_the_store_tier_wherever_it_stands(
     assert harness_of("test_tiers.py", over_other_stores=False) == "gate"
 
 
+def _tenth(_harness: str) -> float:
+    return 0.1
+
+
 def test_a_sample_covers_each_harness_and_all_of_them_with_time() -> None:
     tests = {f"{harness} {at}": harness for harness in ("crash", "web") for at in range(20)}
     tests["bench 0"] = "bench"
-    first = tiers.sample(tests, "one", 0.1)
-    assert first == tiers.sample(dict(reversed(tests.items())), "one", 0.1)
+    first = tiers.sample(tests, "one", _tenth)
+    assert first == tiers.sample(dict(reversed(tests.items())), "one", _tenth)
     assert [sum(tests[it] == harness for it in first) for harness in ("crash", "web", "bench")] == [
         2,
         2,
         1,
     ]
-    covered = set().union(*(tiers.sample(tests, str(seed), 0.1) for seed in range(100)))
+    covered = set().union(*(tiers.sample(tests, str(seed), _tenth) for seed in range(100)))
     assert covered == tests.keys()
 
 
@@ -134,39 +140,79 @@ def commit(tree: Path) -> None:
     git(tree, "commit", "--quiet", "--message", "Change")
 
 
-def run(tree: Path, *arguments: str) -> set[str]:
-    """Run the program, and return the harnesses that it prints."""
+def run(tree: Path, *arguments: str) -> tuple[set[str], set[str]]:
+    """Run the program, and return the harnesses that it prints: whole ones, and quarters."""
     ran = subprocess.run(
         [sys.executable, "tests/tiers.py", *arguments],
         cwd=tree, check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ""},
     )  # fmt: skip
-    return set(ran.stdout.strip().split(",")) - {""}
+    whole, quarter = [set(line.split(",")) - {""} for line in (ran.stdout + "\n\n").split("\n")[:2]]
+    return whole, quarter
+
+
+def dated(tree: Path, before: timedelta) -> None:
+    """Let what is recorded be of an earlier day."""
+    path = tree / ".ci/passed.json"
+    record = json.loads(path.read_text())
+    for entry in record.values():
+        entry["date"] = f"{datetime.now(UTC) - before:%Y-%m-%d}"
+    path.write_text(json.dumps(record))
+
+
+NOTHING: tuple[set[str], set[str]] = (set(), set())
 
 
 def test_what_passed_whole_is_sampled_until_a_file_that_guards_it_changes(tree: Path) -> None:
-    assert run(tree, "plan") == EVERYTHING  # nothing is recorded
-    assert run(tree, "passed", *EVERYTHING) == set()
+    assert run(tree, "plan") == (EVERYTHING, set())  # nothing is recorded
+    assert run(tree, "passed", *EVERYTHING) == NOTHING
+    dated(tree, timedelta(days=2))
     commit(tree)  # the record itself guards nothing
-    assert run(tree, "plan") == set()
-    assert run(tree, "plan", "--whole") == EVERYTHING
+    assert run(tree, "plan") == NOTHING
+    assert run(tree, "plan", "--whole") == (EVERYTHING, set())
 
     (tree / "web/app.ts").write_text("two\n")
-    assert run(tree, "plan") == {"web"}  # before it is committed
+    assert run(tree, "plan") == ({"web"}, set())  # before it is committed
     commit(tree)
-    assert run(tree, "plan") == {"web"}
+    assert run(tree, "plan") == ({"web"}, set())
     run(tree, "passed", "web")
-    assert run(tree, "plan") == set()
+    assert run(tree, "plan") == NOTHING
 
     (tree / "server/src/recollect_server/storage/logs.py").unlink()
     commit(tree)
-    assert run(tree, "plan") == {*HARNESSES[STORE], "server_cli", "operations"}
+    assert run(tree, "plan") == ({*HARNESSES[STORE], "server_cli", "operations"}, set())
+
+
+@pytest.mark.parametrize("days", [-1, 0, 1, 2])
+def test_a_quarter_of_a_long_harness_is_enough_today_and_tomorrow(tree: Path, days: int) -> None:
+    run(tree, "passed", *EVERYTHING)
+    dated(tree, timedelta(days=days))
+    (tree / "server/src/recollect_server/storage/logs.py").unlink()
+    commit(tree)
+    long = set(tiers.LONG) & set(HARNESSES[STORE])
+    assert long  # else nothing would be proved here
+    others = {*HARNESSES[STORE], "server_cli", "operations"} - long
+    expected = (others, long) if days in (0, 1) else (others | long, set())
+    assert run(tree, "plan") == expected
+
+
+def test_a_harness_whose_own_tests_changed_runs_whole(tree: Path) -> None:
+    run(tree, "passed", *EVERYTHING)
+    folder = tree / "tests/web"
+    folder.mkdir(exist_ok=True)
+    (folder / "test_new.py").write_text("")
+    (tree / "server/src/recollect_server/storage/logs.py").unlink()
+    commit(tree)
+    whole, quarter = run(tree, "plan")
+    assert "web" in whole
+    assert "crash" in quarter
 
 
 def test_a_new_path_that_no_row_names_runs_everything_again(tree: Path) -> None:
     run(tree, "passed", *EVERYTHING)
+    dated(tree, timedelta(days=2))
     (tree / "setup.cfg").write_text("[tool]\n")
     commit(tree)
-    assert run(tree, "plan") == EVERYTHING
+    assert run(tree, "plan")[0] == EVERYTHING
 
 
 @pytest.mark.parametrize(
@@ -175,14 +221,14 @@ def test_a_new_path_that_no_row_names_runs_everything_again(tree: Path) -> None:
 def test_a_wrong_record_runs_everything(tree: Path, record: str) -> None:
     (tree / ".ci/passed.json").write_text(record)
     commit(tree)
-    assert run(tree, "plan") == EVERYTHING
+    assert run(tree, "plan")[0] == EVERYTHING
 
 
 def test_nothing_is_recorded_of_what_is_not_committed(tree: Path) -> None:
     (tree / "web/app.ts").write_text("two\n")
     run(tree, "passed", "web", "bench")
     git(tree, "checkout", "--quiet", "web/app.ts")
-    assert run(tree, "plan") == EVERYTHING - {"bench"}
+    assert run(tree, "plan")[0] == EVERYTHING - {"bench"}
 
 
 def collected(*options: str) -> list[str]:
@@ -205,6 +251,34 @@ def test_pytest_runs_the_contract_whole_and_of_the_rest_a_sample_in_an_order_of_
     assert len(sampled) == len(contract) + math.ceil((len(everything) - len(contract)) / 10)
     in_order = [test for test in sampled if test in contract]
     assert in_order != contract  # the order is the seed's
+
+
+def test_of_a_harness_that_is_named_a_quarter_runs() -> None:
+    tenth, quarter, whole = (
+        [test for test in collected("--sample", "one", *options) if "tests/deploy/" in test]
+        for options in ((), ["--quarter=deploy"], ["--whole=deploy"])
+    )
+    assert set(tenth) < set(quarter) < set(whole)
+    assert len(quarter) == math.ceil(len(whole) / 4)
+
+
+def test_harnesses_that_passed_whole_are_named_beside_one_that_failed(tmp_path: Path) -> None:
+    named, plugin = tmp_path / "passed", tmp_path / "failing.py"
+    plugin.write_text(
+        "def pytest_runtest_call(item):\n    assert 'test_compose' not in item.nodeid\n"
+    )
+    ran = subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "failing", "-n", "2",
+            "--override-ini", "testpaths=tests/deploy tests/test_docs_site.py", "--sample", "one",
+            "--whole", "deploy,docs,web", "--passed", str(named),
+        ],
+        cwd=ROOT, check=False, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert "seconds of each harness:" in ran.stdout
+    assert named.read_text() == "docs"
+    assert ran.returncode == pytest.ExitCode.TESTS_FAILED
 
 
 def test_of_tests_that_are_named_no_sample_is_taken() -> None:

@@ -2,10 +2,11 @@
 
 tiers.toml has the tables. The contract tier runs whole each time. Of the others `make test` runs a
 sample, and the gate runs a harness whole unless the files that guard it are those of a run in which
-the whole of it passed: `.ci/passed.json` records them as one hash a harness. A missing or wrong
-record means that it runs.
+the whole of it passed: `.ci/passed.json` records them as one hash a harness. Where they differ, a
+quarter of a long harness is enough on the day of its whole run and on the next, if none of its own
+tests changed. A missing or wrong record means that it runs.
 
-    python tests/tiers.py plan [--whole]    # what the gate would run, and why
+    python tests/tiers.py plan [--whole]    # what the gate would run: whole, and quarters
     python tests/tiers.py passed HARNESS…   # record that these passed whole on this commit
     python tests/tiers.py touched           # paths of tests for what the working tree changes
 
@@ -18,9 +19,9 @@ import math
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,6 +43,10 @@ TIER_OF: dict[str, str] = {
 MODULES: dict[str, str] = {
     module: harness for harness, names in _TABLE["modules"].items() for module in names.split()
 }
+LONG = _TABLE["long"]["harnesses"].split()
+"""Harnesses of which the gate runs a quarter where a whole run is fresh."""
+_FRESH = timedelta(days=2)
+"""From the begin of the day of a whole run until it is of no use for a quarter."""
 
 
 def _rows() -> Iterator[tuple[str, Sequence[str]]]:
@@ -78,8 +83,9 @@ def harness_of(path: str, *, over_other_stores: bool) -> str:
     return folder
 
 
-def sample(tests: Mapping[str, str], seed: str, share: float) -> set[str]:
-    """Return a share of the tests of each harness, at least one, chosen by the seed.
+def sample(tests: Mapping[str, str], seed: str, shares: Callable[[str], float]) -> set[str]:
+    """Return of each harness the share of its tests that is asked for, at least one, chosen by the
+    seed.
 
     `tests` gives the harness of each test's id. The choice depends on nothing else: each process
     that collects the same tests chooses the same.
@@ -89,8 +95,8 @@ def sample(tests: Mapping[str, str], seed: str, share: float) -> set[str]:
         of_harness.setdefault(harness, []).append(test)
     return {
         test
-        for chosen_from in of_harness.values()
-        for test in by_seed(chosen_from, seed)[: math.ceil(len(chosen_from) * share)]
+        for harness, chosen_from in of_harness.items()
+        for test in by_seed(chosen_from, seed)[: math.ceil(len(chosen_from) * shares(harness))]
     }
 
 
@@ -99,12 +105,15 @@ def by_seed(values: Iterable[T], seed: str) -> list[T]:
     return sorted(values, key=lambda value: hashlib.sha256(f"{seed} {value}".encode()).digest())
 
 
+WHOLE, QUARTER, SAMPLE = "whole", "a quarter", "a sample"
+
+
 @dataclass(frozen=True)
 class Decision:
-    """A harness, and the reason for which it has to run whole or need not."""
+    """A harness, how much of it has to run, and the reason for that."""
 
     harness: str
-    is_whole: bool
+    share: str
     reason: str
 
 
@@ -115,14 +124,15 @@ def git(*arguments: str) -> str:
     ).stdout
 
 
-def hashes(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return one hash for each harness, over the files that guard it: pairs of a path and what
-    stands for its content.
+def hashes(files: Iterable[tuple[str, str]], *, of_tests: bool = False) -> dict[str, str]:
+    """Return one hash for each harness, over the files that guard it, or those of them that are
+    tests: pairs of a path and what stands for its content.
     """
     digests = {harness: hashlib.sha256() for tier in ALL for harness in HARNESSES[tier]}
     for path, content in sorted(files):
-        for harness in guarded_by(path):
-            digests[harness].update(f"{content} {path}\0".encode())
+        if path.startswith("tests/") or not of_tests:
+            for harness in guarded_by(path):
+                digests[harness].update(f"{content} {path}\0".encode())
     return {harness: digest.hexdigest() for harness, digest in digests.items()}
 
 
@@ -152,23 +162,35 @@ def read_record() -> dict[str, dict[str, str]]:
 
 
 def plan() -> list[Decision]:
-    """Decide for each harness whether it has to run whole."""
-    changed = changed_files()
-    current = hashes(committed_files())
+    """Decide for each harness how much of it has to run."""
+    changed, files = changed_files(), committed_files()
+    current, tests = hashes(files), hashes(files, of_tests=True)
     record = read_record()
     decisions = []
     for harness, content in current.items():
         touched = next((path for path in changed if harness in guarded_by(path)), None)
         entry = record.get(harness, {})
         if touched is not None:
-            decisions.append(Decision(harness, True, f"{touched} is changed and not committed"))
+            share, reason = WHOLE, f"{touched} is changed and not committed"
         elif not entry:
-            decisions.append(Decision(harness, True, "no whole run of it is recorded"))
-        elif entry.get("content") != content:
-            decisions.append(Decision(harness, True, f"changed since {since(entry)}"))
+            share, reason = WHOLE, "no whole run of it is recorded"
+        elif entry.get("content") == content:
+            share, reason = SAMPLE, f"as it passed whole {since(entry)}"
+        elif harness in LONG and entry.get("tests") == tests[harness] and _is_fresh(entry):
+            share, reason = QUARTER, f"changed since {since(entry)}, its tests not"
         else:
-            decisions.append(Decision(harness, False, f"as it passed whole {since(entry)}"))
+            share, reason = WHOLE, f"changed since {since(entry)}"
+        decisions.append(Decision(harness, share, reason))
     return decisions
+
+
+def _is_fresh(entry: Mapping[str, str]) -> bool:
+    """Return whether a whole run was today or yesterday, in UTC."""
+    try:
+        day = datetime.strptime(entry.get("date", ""), "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return False
+    return timedelta() <= datetime.now(UTC) - day < _FRESH
 
 
 def since(entry: Mapping[str, str]) -> str:
@@ -178,12 +200,18 @@ def since(entry: Mapping[str, str]) -> str:
 
 def write_record(harnesses: Sequence[str]) -> None:
     """Record that the whole of these harnesses passed on the commit that is checked out."""
-    current, record = hashes(committed_files()), read_record()
+    files, record = committed_files(), read_record()
+    current, tests = hashes(files), hashes(files, of_tests=True)
     commit, date = git("rev-parse", "HEAD").strip(), f"{datetime.now(UTC):%Y-%m-%d}"
     changed = changed_files()
     for harness in harnesses:
         if not any(harness in guarded_by(path) for path in changed):
-            record[harness] = {"content": current[harness], "commit": commit, "date": date}
+            record[harness] = {
+                "content": current[harness],
+                "tests": tests[harness],
+                "commit": commit,
+                "date": date,
+            }
     RECORD.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
@@ -257,13 +285,11 @@ def main(arguments: Sequence[str]) -> int:
         case ["plan", *options] if options in ([], ["--whole"]):
             decisions = plan()
             if options:
-                decisions = [Decision(one.harness, True, "as asked for") for one in decisions]
+                decisions = [Decision(one.harness, WHOLE, "as asked for") for one in decisions]
             for one in decisions:
-                print(
-                    f"{one.harness}: {'whole' if one.is_whole else 'a sample'}, {one.reason}",
-                    file=sys.stderr,
-                )
-            print(",".join(one.harness for one in decisions if one.is_whole))
+                print(f"{one.harness}: {one.share}, {one.reason}", file=sys.stderr)
+            for share in (WHOLE, QUARTER):
+                print(",".join(one.harness for one in decisions if one.share == share))
         case ["passed", *harnesses] if all(
             TIER_OF.get(one, CONTRACT) != CONTRACT for one in harnesses
         ):
