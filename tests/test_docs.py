@@ -23,7 +23,7 @@ PAGES = sorted(
         *DOCS.rglob("*.md"),
         *ROOT.glob("*.md"),
         *(ROOT / "examples").rglob("README.md"),
-        ROOT / "bench/README.md",
+        *(ROOT / "bench").rglob("*.md"),
         ROOT / "client/README.md",
         *ROOT.glob("packages/*/README.md"),
         ROOT / "clients/typescript/README.md",
