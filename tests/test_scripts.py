@@ -5,6 +5,7 @@ import io
 import json
 import re
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import partial
 from pathlib import Path
-from shutil import copy
+from shutil import copy, copytree
 
 import pytest
 import yaml
@@ -30,6 +31,7 @@ from scripts import (
     packages,
     release,
 )
+from tests.cases import each
 
 ROOT = Path(__file__).parents[1]
 TODAY = date(2026, 11, 22)
@@ -366,3 +368,30 @@ def test_each_number_that_rises_is_named() -> None:
         "own imports of a module of the server rose from 6.0 to 6.01",
     ]
     assert list(check_structure.risen(before, before)) == []
+
+
+@each(
+    ("pattern", "replacement"),
+    [
+        (r"rpc Recent\(.*?\n  }\n", ""),  # a call goes
+        ("string conversation_id = 1;", ""),  # a field goes
+        ("string conversation_id = 1;", "string conversation_id = 99;"),
+        ("string conversation_id = 1;", "bytes conversation_id = 1;"),
+    ],
+)
+def test_a_contract_that_older_clients_cannot_use_is_refused(
+    pattern: str, replacement: str, tmp_path: Path
+) -> None:
+    copytree(ROOT / "proto", tmp_path / "proto", dirs_exist_ok=True)
+    copy(ROOT / "buf.yaml", tmp_path)
+    assert breaks(tmp_path) == ""
+    path = tmp_path / "proto/recollect/v1/recall_service.proto"
+    path.write_text(re.sub(pattern, replacement, path.read_text(), count=1, flags=re.DOTALL))
+    assert path.name in breaks(tmp_path)
+
+
+def breaks(tree: Path) -> str:
+    """Return the changes that `make breaking` refuses in a tree."""
+    buf = Path(sys.executable).with_name("buf")
+    command = [str(buf), "breaking", "--against", str(ROOT / ".ci/contract.binpb")]
+    return subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False).stdout
