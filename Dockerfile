@@ -32,5 +32,12 @@ VOLUME ["/data", "/run/recollect"]
 # It imports for a second of processor: seldom, and with time.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=60s CMD ["recollect-server", "health"]
 STOPSIGNAL SIGTERM
+ARG COMMIT=""
+LABEL org.opencontainers.image.title="Recollect" \
+    org.opencontainers.image.description="Keeps every conversation of an AI agent, streams it live, and finds it again." \
+    org.opencontainers.image.vendor="Recollect contributors" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="0.1.0" \
+    org.opencontainers.image.revision="$COMMIT"
 ENTRYPOINT ["recollect-server"]
 CMD ["serve"]

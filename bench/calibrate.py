@@ -67,7 +67,7 @@ _EVERY = 10**6
 MOST = 300  # of a kind that was put to a set's histories
 WORDS_ONLY = frozenset({"docs", "cloze", "answers", "anon", "dated"})
 """Sets that searches with the model are not learned from: their questions have the words of their
-answers, which teaches that meaning says little (`docs/decisions/score-calibration.md`).
+answers, which teaches that meaning says little (`bench/score-calibration.md`).
 """
 FEW = ("few", "few_vector", "few_rare")
 """Features of small stores."""

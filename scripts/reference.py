@@ -8,6 +8,7 @@ that they are current.
 import ast
 import enum
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -131,7 +132,11 @@ def benchmarks() -> None:
     """Print the overview table of `bench/README.md`, with its links as seen from `docs/`."""
     page = (ROOT / "bench/README.md").read_text()
     overview = page.partition("\n## Overview\n")[2].partition("\n## ")[0].strip()
-    overview = overview.replace("](#", "](../bench/README.md#").replace("](../docs/", "](")
+    overview = re.sub(
+        r"(?<=]\()[^)#]*",
+        lambda it: os.path.relpath(f"bench/{it[0] or 'README.md'}", "docs"),
+        overview,
+    )
     print(f"\n{overview}\n")
 
 

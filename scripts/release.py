@@ -23,9 +23,11 @@ VERSIONS = {
         f"packages/{name}/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client==([^"]+)"']
         for name in ("adapters", "cli", "mcp", "page")
     },
+    "packages/mcp/server.json": [r'^  "version": "(.+)",$', r'^      "version": "(.+)",$'],
     "client/src/recollect/__init__.py": [r'^__version__ = "(.+)"$'],
     "server/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client(?:\[[\w,]+\])?==([^"]+)"'],
     "server/src/recollect_server/__init__.py": [r'^__version__ = "(.+)"$'],
+    "Dockerfile": [r'image\.version="(.+)"'],
     "deploy/helm/recollect/Chart.yaml": [r"^version: (.+)$", r'^appVersion: "(.+)"$'],
     "clients/typescript/package.json": [r'^  "version": "(.+)",$'],
     "clients/typescript/package-lock.json": [

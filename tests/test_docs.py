@@ -23,7 +23,7 @@ PAGES = sorted(
         *DOCS.rglob("*.md"),
         *ROOT.glob("*.md"),
         *(ROOT / "examples").rglob("README.md"),
-        ROOT / "bench/README.md",
+        *(ROOT / "bench").rglob("*.md"),
         ROOT / "client/README.md",
         *ROOT.glob("packages/*/README.md"),
         ROOT / "clients/typescript/README.md",
@@ -170,9 +170,12 @@ def test_every_command_that_the_docs_show_exists_with_its_options() -> None:
     assert count > 100
 
 
-def test_every_module_and_function_that_the_architecture_page_walks_through_exists() -> None:
-    page = (DOCS / "architecture.md").read_text().partition("\n## Packages\n")[0]
-    named = re.findall(r"`([\w/]+\.py)(?:::([\w.]+))?`", page)
+@each("page", [DOCS / "architecture.md", *(DOCS / "architecture").glob("*.md")])
+def test_every_module_and_function_that_the_architecture_pages_walk_through_exists(
+    page: Path,
+) -> None:
+    walk = page.read_text().partition("\n## Packages\n")[0]
+    named = re.findall(r"`([\w/]+\.py)(?:::([\w.]+))?`", walk)
     assert len(named) > 12
     for file, name in named:
         source = (SERVER / file).read_text()

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -13,11 +14,13 @@ from collections.abc import Callable
 from datetime import date
 from functools import partial
 from pathlib import Path
-from shutil import copy
+from shutil import copy, copytree
 
 import pytest
 import yaml
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+from recollect._shared.channel import ADDRESS
+from recollect._shared.endpoint import CA, SPACE, TOKEN
 
 from scripts import (
     check_circles,
@@ -30,6 +33,7 @@ from scripts import (
     packages,
     release,
 )
+from tests.cases import each
 
 ROOT = Path(__file__).parents[1]
 TODAY = date(2026, 11, 22)
@@ -83,6 +87,53 @@ def test_every_place_names_the_same_version() -> None:
         for match in re.findall(pattern, (ROOT / name).read_text(), re.MULTILINE)[:1]
     }
     assert len(versions) == 1
+
+
+def test_every_package_says_who_made_it_what_it_is_for_and_where_it_runs() -> None:
+    projects = [
+        tomllib.loads((ROOT / part / "pyproject.toml").read_text())["project"]
+        for part in packages.PARTS
+    ]
+    for project in projects:
+        assert project["authors"] == [{"name": "Recollect contributors"}]
+        assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+        assert project["keywords"] == sorted(project["keywords"])
+        assert project["classifiers"] == sorted(project["classifiers"])
+        assert {it[-4:] for it in project["classifiers"] if it.startswith("Programming")} == {
+            "3.11",
+            *re.findall(r"3\.\d+", (ROOT / ".ci/pythons").read_text()),
+        }
+    (label,) = re.findall(r"^LABEL (.*?[^\\])\n", (ROOT / "Dockerfile").read_text(), re.M | re.S)
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="(.*)"', label))
+    assert labels["licenses"] == "Apache-2.0"
+    assert labels["vendor"] == "Recollect contributors"
+    assert labels["revision"] == "$COMMIT"
+
+
+def test_the_entry_for_the_registry_of_mcp_is_one_that_the_registry_takes() -> None:
+    """The rules are those of the registry's schema of 2025-12-11, and of its check of a package of
+    PyPI: the package's README names the server.
+    """
+    folder = ROOT / "packages/mcp"
+    entry = json.loads((folder / "server.json").read_text())
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert entry["$schema"] == (
+        "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+    )
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
+    assert 3 <= len(entry["name"]) <= 200
+    assert 1 <= len(entry["title"]) <= 100
+    assert 1 <= len(entry["description"]) <= 100
+    assert f"mcp-name: {entry['name']} " in (folder / "README.md").read_text()
+    (package,) = entry["packages"]
+    assert package["registryType"] == "pypi"
+    assert package["identifier"] == project["name"]
+    assert package["identifier"] in project["scripts"]  # which `uvx` runs
+    assert package["version"] == entry["version"] == project["version"]
+    assert package["transport"] == {"type": "stdio"}
+    variables = package["environmentVariables"]
+    assert {it["name"] for it in variables} <= {ADDRESS, TOKEN, CA, SPACE}
+    assert [it["name"] for it in variables if it.get("isSecret")] == [TOKEN]
 
 
 def test_packages_that_differ_when_built_again_or_are_too_large_are_not_releasable(
@@ -366,3 +417,30 @@ def test_each_number_that_rises_is_named() -> None:
         "own imports of a module of the server rose from 6.0 to 6.01",
     ]
     assert list(check_structure.risen(before, before)) == []
+
+
+@each(
+    ("pattern", "replacement"),
+    [
+        (r"rpc Recent\(.*?\n  }\n", ""),  # a call goes
+        ("string conversation_id = 1;", ""),  # a field goes
+        ("string conversation_id = 1;", "string conversation_id = 99;"),
+        ("string conversation_id = 1;", "bytes conversation_id = 1;"),
+    ],
+)
+def test_a_contract_that_older_clients_cannot_use_is_refused(
+    pattern: str, replacement: str, tmp_path: Path
+) -> None:
+    copytree(ROOT / "proto", tmp_path / "proto", dirs_exist_ok=True)
+    copy(ROOT / "buf.yaml", tmp_path)
+    assert breaks(tmp_path) == ""
+    path = tmp_path / "proto/recollect/v1/recall_service.proto"
+    path.write_text(re.sub(pattern, replacement, path.read_text(), count=1, flags=re.DOTALL))
+    assert path.name in breaks(tmp_path)
+
+
+def breaks(tree: Path) -> str:
+    """Return the changes that `make breaking` refuses in a tree."""
+    buf = Path(sys.executable).with_name("buf")
+    command = [str(buf), "breaking", "--against", str(ROOT / ".ci/contract.binpb")]
+    return subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False).stdout

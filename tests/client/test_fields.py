@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 import recollect
 from google.protobuf.message import Message as Proto
 from recollect import Message, Party
@@ -128,3 +129,27 @@ def unsent(value: Any, call: Callable[[Any], Any]) -> set[str]:
         if call(dataclasses.replace(value, **{field.name: default})).request == whole:
             names.add(field.name)
     return names
+
+
+OF_A_NEWER_SERVER = b"\xc2\x3e\x03new"
+"""Field 1000 of a message, which this contract has not."""
+
+
+def test_fields_and_kinds_of_update_of_a_newer_server_are_passed_over() -> None:
+    message = filled_proto(message_pb2.Message())
+    newer = message_pb2.Message.FromString(message.SerializeToString() + OF_A_NEWER_SERVER)
+    assert reading(recollect.Message)(newer) == reading(recollect.Message)(message)
+    update = update_pb2.Update(conversation_id="conv-a", cursor="c")
+    newer_update = update_pb2.Update.FromString(update.SerializeToString() + OF_A_NEWER_SERVER)
+    read = reading(recollect.Update)(newer_update)
+    assert (read.conversation_id, read.cursor) == ("conv-a", "c")
+    assert not read.kind
+
+
+def test_a_value_of_a_newer_server_is_an_error_that_says_so() -> None:
+    message = filled_proto(message_pb2.Message())
+    message.role = 99
+    with pytest.raises(
+        recollect.InternalError, match="role 99, which this client is too old to know"
+    ):
+        reading(recollect.Message)(message)

@@ -382,8 +382,13 @@ def test_grpcio_is_pinned_below_the_minor_version_after_the_one_that_these_tests
     assert pool._is_able()  # else a silent caller would hold a thread
 
 
-def test_a_grpcio_without_those_means_is_served_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_MEANS", ("what_no_version_has",))
+@pytest.mark.parametrize(
+    ("expected", "other"), [("_MEANS", ("what_no_version_has",)), ("_WAITS", "another_name")]
+)
+def test_a_grpcio_without_those_means_is_served_as_it_asks(
+    expected: str, other: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, expected, other)
     with echoing() as echo:
         assert echo.call(b"said") == b"said"
         silent = Silent(echo.channel)

@@ -2,11 +2,9 @@
 the schema, and both go on.
 """
 
-import io
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,31 +15,15 @@ from tests.conftest import Start
 from tests.crash.load import connected
 from tests.postgres import Postgres
 from tests.server.conftest import agent, user
+from tests.upgrade.conftest import Sources
 
 EARLIER = "7497e2d87c27"
 """The last commit whose servers know six steps of the schema."""
-_ROOT = Path(__file__).parents[2]
 _FUNCTIONS = (
     "SELECT pg_get_functiondef(p.oid) FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace"
     " WHERE nspname = 'recollect' ORDER BY proname"
 )
 _START = "import sys; from recollect_server.__main__ import main; sys.exit(main())"
-
-
-@pytest.fixture
-def earlier(tmp_path: Path) -> Path:
-    """Return a folder with the sources of the earlier version; skip the test without them."""
-    archive = subprocess.run(
-        ["git", "archive", EARLIER, "server/src", "client/src"],
-        check=False,
-        cwd=_ROOT,
-        capture_output=True,
-    )
-    if archive.returncode:
-        pytest.skip(f"the history has no commit {EARLIER}, as in a copy without it")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(tmp_path / "earlier", filter="data")
-    return tmp_path / "earlier"
 
 
 @contextmanager
@@ -63,8 +45,9 @@ def served(sources: Path, *flags: str) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.mark.timeout(180)
 def test_a_server_of_the_version_before_goes_on_beside_one_that_extends_the_schema(
-    postgres: Postgres, earlier: Path, start_server: Start, tmp_path: Path
+    postgres: Postgres, sources_of: Sources, start_server: Start, tmp_path: Path
 ) -> None:
+    earlier = sources_of(EARLIER)
     postgres.execute("CREATE DATABASE side_by_side TEMPLATE template0")
     url = postgres.url("side_by_side")
     flags = ("--store", url, "--data-dir")

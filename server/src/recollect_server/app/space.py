@@ -187,8 +187,8 @@ class OpenSpace:
 
     @property
     def takes_appends(self) -> bool:
-        """Return whether the space has room for what is appended while it is at rest. With others
-        who write to it, an append begins behind what they wrote, which needs the index.
+        """Return whether appends are taken while the space is at rest: few wait for its index, and
+        no other process writes to it. An append behind another process's changes needs the index.
         """
         count, size = self._space.index.waiting()
         return not self._space.is_shared and count < _MOST_WAITING and size < _MOST_BYTES

@@ -59,9 +59,11 @@ class Budget:
     profile: int | None = None
 
     def settled(self, usual: "Limits") -> "Limits":
-        """Return the budget with every default filled in, of which `usual` has each. A total alone
-        is shared by their ratio, one smaller than ours more and more by that of a small one; tiers
-        alone add up to the total, at most.
+        """Return the limits, in tokens, with defaults from `usual` for each that is unset.
+
+        Without tiers the total is divided by the ratio of the usual tiers; the smaller it is, the
+        more by the ratio for small budgets. Without a total it is the sum of the tiers, or the
+        usual total if a tier is unset.
         """
         defaults = (usual.hot, usual.warm, usual.cold)
         parts = (self.hot, self.warm, self.cold)

@@ -59,8 +59,11 @@ def name_of(title: str, channel: str, subject: str, party: str, request: str) ->
 
 
 def request_of(message: Message, least: int) -> tuple[int, str]:
-    """Return what a message gives a conversation to be called by, shortened as a title would be,
-    and its rank; a rank of `NO_WORDS` where it would not be higher than `least`.
+    """Return the rank of a message as a source of its conversation's name, and the name: its
+    request, or else its first sentence, shortened as a title.
+
+    A user's request ranks before other words of a user, and these before an answer. The rank is
+    `NO_WORDS` and the name empty unless the rank is higher than `least`.
     """
     is_user = message.role is Role.USER
     if not message.content or (not is_user and least >= ANSWER):

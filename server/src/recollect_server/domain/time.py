@@ -96,20 +96,21 @@ def milliseconds(duration: timedelta) -> int:
 
 
 def arrival(timestamp: int, latest: int, now: int) -> int:
-    """Return the server's time `now` where recency must be judged by it, else 0.
+    """Return the arrival time of a message to store beside its own time, in milliseconds; 0 where
+    its own time is enough.
 
-    That is so where a message's own time lies ahead of it, or the latest of the messages before
-    does: it was dated ahead, or the clock had jumped and came back.
+    That is `now` where the message's time, or the `latest` before it, lies in the future: the
+    message was dated ahead, or the clock had jumped ahead and came back.
     """
     return now if timestamp > now or latest > now else 0
 
 
 def updated(before: int | None, timestamp: int, arrived: int) -> int:
-    """Return the update time after a message; `before` is None for the first, `arrived` is what
-    `arrival` said.
+    """Return the update time of a conversation after a message, in milliseconds. `before` is the
+    one until then (None: it is the first message), `arrived` the result of `arrival`.
 
-    A message counts with its own time, at the latest with the time when it arrived, and only a
-    clock that came back moves the update time back.
+    The earlier of the message's own time and its arrival counts. The update time only moves back
+    where it lies ahead of the arrival, as after a clock was set back.
     """
     moment = min(timestamp, arrived) if arrived else timestamp
     return moment if before is None or (arrived and before > arrived) else max(before, moment)

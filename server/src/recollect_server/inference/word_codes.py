@@ -4,7 +4,7 @@ A text's vector is the mean of its pieces' vectors, so which word is near to whi
 question is lost in it. A code keeps a piece's own vector, less the mean of all pieces: on the 128
 main directions of pieces at 2 bits each, or on 256 at 1. The means and the directions are constants
 of a model, made from openly licensed text by `models/word_codes.py` and `models/e5/word_codes.py`
-(`docs/decisions/late-interaction.md`).
+(`bench/late-interaction.md`).
 """
 
 from collections.abc import Sequence

@@ -45,8 +45,8 @@ class Turns:
 
 
 class KeptMessages:
-    """The newest (or the first) messages in reading order that so many bytes hold, and one more.
-    They come in the order of their lines.
+    """Collector of the newest (or the first) messages, in reading order, that `max_bytes` hold, and
+    one more, which shows that there are more. Add all messages, in the order of their lines.
     """
 
     def __init__(self, max_bytes: int, *, newest: bool) -> None:
@@ -75,7 +75,7 @@ class KeptMessages:
         )
 
     def within(self) -> list[Message]:
-        """Return those that the bytes hold, one at the least; for the newest."""
+        """Return the newest messages that `max_bytes` hold, oldest first; at least one."""
         messages = [message for message, _ in self.in_order()]
         return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
 

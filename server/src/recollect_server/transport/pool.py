@@ -29,7 +29,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import grpc
@@ -48,7 +48,10 @@ _SHORTEST_PAUSE = 0.001  # seconds between two looks whether a call that waits m
 _MOST_LONG = 64  # calls that count no more, in all spaces
 # how grpcio names what a thread would wait for the request with
 _WAITS = "_unary_request.<locals>.unary_request"
-_MEANS = ("_CLOSED", "_RECEIVE_MESSAGE_TOKEN", "_abort", "_is_rpc_state_active", "_receive_message")
+_MEANS = (
+    *("_CLOSED", "_RECEIVE_MESSAGE_TOKEN", "_abort", "_is_rpc_state_active", "_receive_message"),
+    "_unary_request",
+)
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 CallerOf = Callable[[Metadata, Callable[[], str]], tuple[str, str] | None]
@@ -444,9 +447,13 @@ def _wait_for_request(requests: Iterator[bytes]) -> bytes | None:
 
 
 def _is_able() -> bool:
-    """Return True if grpcio has the private functions that this module uses."""
-    return hasattr(cygrpc, "ReceiveMessageOperation") and all(
-        hasattr(grpcio, name) for name in _MEANS
+    """Return True if grpcio has the private functions that this module uses, and names the one that
+    waits as it expects.
+    """
+    return (
+        hasattr(cygrpc, "ReceiveMessageOperation")
+        and all(hasattr(grpcio, name) for name in _MEANS)
+        and cast(Any, grpcio)._unary_request(None, None, None).__qualname__ == _WAITS
     )
 
 

@@ -229,8 +229,10 @@ class Streams(HeldStreams[Stream]):
         )
 
     def end_of_made(self, exists: Callable[[str], bool]) -> None:
-        """End the streams of what stands in for a space that was made since, here or by another
-        server. Their callers begin again, and have a snapshot of it. Raises StorageUnavailable.
+        """End the streams that were opened of a space before it existed, once it does.
+
+        Such a stream watches an empty space in its place. Its caller subscribes again, and begins
+        with a snapshot of the space, whichever server made it. Raises StorageUnavailable.
         """
         with self._guard:
             waiting = [it for one in self._followed.values() if one.stands_in for it in one.streams]

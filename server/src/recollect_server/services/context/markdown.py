@@ -55,9 +55,10 @@ def header_at(text: str, position: int) -> str:
 
 
 def beginning(text: str, start: int, limit: int) -> int:
-    """Return where an excerpt that would begin at `start` does so, at most at `limit`: not inside a
-    list mark, a quotation, a line of code or a row of a table, and behind the end of a code block
-    and a rule.
+    """Return the character at which an excerpt that is to begin at `start` begins, at most `limit`.
+
+    It moves to the start of the line rather than cut a list mark, a quotation, a line of code or a
+    row of a table, and behind the closing line of a code block or a rule.
     """
     line = line_start(text, start)
     if 0 < start - line <= _LONGEST_LINE:
@@ -80,8 +81,11 @@ def beginning(text: str, start: int, limit: int) -> int:
 
 
 def ending(text: str, start: int, end: int, least: int) -> int:
-    """Return where an excerpt from `start` that would end at `end` does so, at least at `least`:
-    behind a whole line of code or row of a table, and before what says nothing alone.
+    """Return the character at which an excerpt from `start` that is to end at `end` ends, at least
+    `least`.
+
+    It ends behind a whole line of code or row of a table, and before a heading, a list mark or a
+    table's header that would stand alone.
     """
     line = line_start(text, end)
     if max(start, least) < line < end < len(text) and end - line <= _LONGEST_LINE:

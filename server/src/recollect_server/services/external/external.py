@@ -595,7 +595,9 @@ class External:
 
 
 def without_text(received: Received) -> Received:
-    """Return the outcome of a repeat for a caller who sent other words: without the stored ones."""
+    """Return the outcome of a repeated delivery without the stored text, for a caller whose repeat
+    had another text: it must not learn what was stored.
+    """
     message = received.message
     if message.redaction:
         return received  # nothing of the words is left

@@ -75,8 +75,8 @@ class Material:
     """Its number in the index: one that gets the id of a deleted conversation has another."""
 
     def is_new(self, anchor: FoundAnchor, time: int) -> bool:
-        """Return whether what was said at this time is not what the conversation already says of
-        the key, and nothing later either.
+        """Return whether an anchor that was found in a message of this time changes its key: the
+        conversation has none for it, or an earlier one with another value.
         """
         last = self.anchors.get(anchor.key)
         return last is None or (time >= last.time and anchor.value != last.value)

@@ -34,9 +34,11 @@ class Pace:
         self._puts, self._put_at = -1, -_CALM
 
     def adapt(self, size: int, began: float, *, is_last: bool) -> float:
-        """Adapt the size of a turn to the processor time that this one took, which `began` then on
-        the monotonic clock and is the last for now or not. Return the bytes per second, by the
-        clock: what other spaces' turns take between two turns counts.
+        """Adapt the size of a turn (`turn_bytes`) to the processor time that the last turn took,
+        and return the pace in bytes a second of elapsed time, the turns of other spaces included.
+
+        The turn embedded `size` bytes and began at `began` (seconds of the monotonic clock);
+        `is_last`: nothing waits any more.
         """
         factor = min(2.0, max(0.5, _TURN / max(self._processor, 1e-3)))
         self.turn_bytes = round(min(_MOST_BYTES, max(_LEAST_BYTES, self.turn_bytes * factor)))

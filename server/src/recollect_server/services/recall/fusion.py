@@ -49,7 +49,7 @@ _LONGEST = 1.5
 # Weights of how near the words of the compared messages are to the question's (z), where people
 # talk and where an agent speaks this much longer than they; and of their lengths (z), which count
 # against a message beside such an agent: a long answer has a passage near to anything. Learned
-# (`docs/decisions/late-interaction.md`).
+# (`bench/late-interaction.md`).
 _NEAR, _NEAR_TO_AGENTS, _LENGTH = 0.86, 0.61, 0.54
 _MUCH_LONGER = 1.5
 IDENTIFIER = 7.0

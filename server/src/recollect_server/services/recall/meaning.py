@@ -82,8 +82,10 @@ class Copy:
         )
 
     def is_english(self) -> bool:
-        """Return whether hardly any message is in another language, where English has vectors of
-        both models: then those that one model lacks are the others.
+        """Return whether hardly any message is in another language than English.
+
+        Call it where the second model has read all messages: then those that the main model has
+        not read are the foreign ones.
         """
         if self.beside is None:
             return True
@@ -91,9 +93,11 @@ class Copy:
         return count - self.messages.message_count <= _FOREIGN * count
 
     def asked(self, *, foreign: bool) -> list[tuple["Copy", float]]:
-        """Return the copies that are asked, each with the factor of its cosines. Where the model of
-        other languages reads English as well, it alone understands a `foreign` question, and the
-        main one an English question to a space that is in English.
+        """Return the copies that a question is compared with, each with the factor for its cosines.
+
+        Usually these are all that have vectors. Where the second model has read the English texts
+        too, a `foreign` question is compared with its vectors alone, and an English question to an
+        English space with those of the main model alone.
         """
         here = [(self, 1.0)]
         beside = [(self.beside, FACTOR)] if self.beside is not None else []
@@ -208,7 +212,7 @@ class Meaning:
         return f"words of {counted(waiting.conversations, 'conversation')} are not embedded yet"
 
     def lacking(self, index: Index) -> str:
-        """Return why a question would find less by meaning than it could, or nothing."""
+        """Return the reason why a search by meaning misses something now; empty if it does not."""
         try:
             self._copy_for(index)
         except MeaningUnavailable as error:

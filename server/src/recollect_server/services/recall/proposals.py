@@ -243,8 +243,9 @@ def propose(
 def _question_of(
     index: Index, meaning: Meaning, query: Query, telemetry: Telemetry
 ) -> Iterator[Callable[[], tuple[Scans | None, dict[str, str]]]]:
-    """Begin to embed the question, and yield what waits for its scans. These come with the reasons
-    why they miss something, or are None.
+    """Begin to embed the question in its own thread, and yield a function that waits for the scans
+    of the vectors. It returns them (None where nothing is embedded) and, by retriever, why one
+    misses something.
 
     A search that fails meanwhile leaves no work behind: so its callers, who may give up and ask
     again at once, never have more questions embedded than they have threads.

@@ -180,9 +180,9 @@ def conversation_legs(
     messages: MessageLegs,
     scans: Scans | None,
 ) -> tuple[ConversationLegs, ConversationLegs]:
-    """Return the legs of the conversations; and those that compare them, with the nearest messages'
-    cosines to the question without what all messages have in common. Scores take the former
-    (`docs/decisions/ranking.md`).
+    """Return the legs of the conversations twice: with the cosines as they are, from which scores
+    are made, and with whitened cosines, by which the conversations are compared. Whitening takes
+    off what all messages of the space have in common (`docs/decisions/ranking.md`).
     """
     unknown = np.full(len(numbers), np.nan)
     best, whitened, abbreviation = (unknown,) * 3
@@ -208,8 +208,8 @@ def conversation_legs(
 
 
 def whitened_cosines(ids: NDArray[np.int64], scans: Scans | None) -> Callable[[], Array] | None:
-    """Return how to get the cosines of messages by which conversations are compared; None if they
-    are their own.
+    """Return a function that reads the whitened cosines of messages, by which conversations are
+    compared; None where vectors are not whitened.
     """
     if scans is None or not scans.messages.is_whitened:
         return None
@@ -220,8 +220,10 @@ def whitened_cosines(ids: NDArray[np.int64], scans: Scans | None) -> Callable[[]
 def with_normal_words(
     candidates: Messages, words: Bm25, messages: MessageLegs, conversations: ConversationLegs
 ) -> tuple[MessageLegs, ConversationLegs]:
-    """Return the legs with the BM25 that a larger store would give: the ranking compares messages,
-    the calibration does not.
+    """Return the legs with the BM25 that a store of `LEAST_MESSAGES` messages would give (`words`).
+
+    Calibration takes these, because among few messages no word is rare. The ranking only compares
+    the messages with each other, and keeps the BM25 of this store.
     """
     keyword = Values(words.ids, words.scores).of(candidates.ids + _AROUND, 0)
     best = _best_of_messages(messages.conversation, keyword[2], len(conversations.keyword))

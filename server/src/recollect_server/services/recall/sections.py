@@ -37,13 +37,13 @@ def by_sections(
     above: ConversationLegs,
     cosines: Callable[[], Array] | None = None,
 ) -> tuple[MessageLegs, ConversationLegs] | None:
-    """Return what the legs say of the messages and of their sections, in place of their
-    conversations; None if none is long. `cosines` returns those of the messages by which
-    conversations are compared, if not their own.
+    """Return the legs of the messages, and legs of sections in place of those of long
+    conversations; None if no conversation is long (`LONG`). `cosines` returns the whitened cosines
+    of the messages; without it `messages.vector` is taken.
 
-    Of the sections only what ranks messages is known: `keyword`, `vector` and `begin`.
-    The neighbours of a message count only within its section: what was said last before a quiet
-    hour says nothing of what came after it.
+    Of the sections only what ranks messages is known: `keyword`, `vector` and `begin`. The
+    neighbours of a message count only within its section: what was said last before a quiet hour
+    says nothing of what came after it.
     """
     candidates = Counter(messages.conversation.tolist())
     split = [at for at, _ in candidates.most_common() if conversations[at].message_count > LONG][

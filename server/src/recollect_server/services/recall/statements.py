@@ -35,7 +35,9 @@ class StatementFinder:
         self._store: VectorStore | None = None
 
     def begin(self, plan: Plan) -> None:
-        """Drop statements that another classifier statements."""
+        """Note up to which text each model's statements were found, and drop those that another
+        version of the classifier found.
+        """
         if self._store is not plan.store:
             self._store, self._through = plan.store, {}
         for model, embedder in plan.embedders():
@@ -92,7 +94,9 @@ class StatementFinder:
 
 
 def written(statements: list[StatementSpan], first: int) -> bytes:
-    """Return statements as bytes, with places in what begins at a character of their text."""
+    """Return statements as JSON: start, end, kind and probability of each. The places count from
+    `first`, the character at which the stored piece of text begins.
+    """
     return orjson.dumps([
         (it.start - first, it.end - first, it.kind, round(it.probability, 3)) for it in statements
     ])  # fmt: skip

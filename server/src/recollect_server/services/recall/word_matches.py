@@ -12,7 +12,7 @@ What is asked belongs to the reply: in a chat the words of a question stand in t
 asks, and the answer in the next one. So they count half for the former, and wholly for the latter.
 Beside an agent that answers at length both fade: there the question is what is looked for.
 
-This reads codes, so only the best messages are compared (`docs/decisions/late-interaction.md`).
+This reads codes, so only the best messages are compared (`bench/late-interaction.md`).
 """
 
 from collections import defaultdict

@@ -105,11 +105,11 @@ class Comparison:
         self.kinds: tuple[Logs[Any], ...] = (ConversationLogs(store), CommunicationLogs(store))
 
     def contradictions(self, among: Mapping[Kind, Collection[str]] | None = None) -> Iterator[str]:
-        """Yield what the index has otherwise than the logs, and what is wrong with it by itself; or
-        what it has otherwise than the logs `among` these alone.
+        """Yield each difference of the index from the logs, and each problem of the index itself.
+        With `among` only these logs are compared.
 
-        Beside calls it leaves the words out: to read those of a large index takes minutes, in which
-        no delete could empty the index's write-ahead log.
+        While calls go on, words are not compared: to read those of a large index takes minutes, in
+        which no delete could empty the index's write-ahead log.
         """
         assert self.index is not None
         for logs in self.kinds:
@@ -162,9 +162,11 @@ class Comparison:
         *,
         is_quick: bool = False,
     ) -> Iterator[Compared]:
-        """Yield each of these logs once it is compared, those behind the others that are to be
-        looked at once more. One that was deleted meanwhile is left out. `is_quick`: without the
-        words, and without a rest in between.
+        """Compare these logs and yield the result of each.
+
+        One with problems is compared a second time, behind the others of its part, because calls
+        may have written it meanwhile. One that was deleted meanwhile is left out. `is_quick`:
+        compare no words, and do not pause in between.
         """
         look = look or self.of
         for part in self._parts(logs, names):

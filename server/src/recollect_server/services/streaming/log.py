@@ -181,8 +181,8 @@ class UpdateLog(ABC, Generic[State]):
             self._drop()
 
     def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal`, which returns at once, when `advance` has something to do; and now, for it
-        may have.
+        """Register the function that is called whenever `advance` has something to do. It must
+        return at once. It is called once now, because something may wait already.
         """
         with self._guard:
             self._signal = signal

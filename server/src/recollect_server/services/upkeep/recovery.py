@@ -102,7 +102,9 @@ class Recovered:
 
 
 class Making:
-    """Follows an index that is made anew: who searches it meanwhile overrides these."""
+    """Observer of an index that is being rebuilt, which does nothing here. A subclass that answers
+    searches meanwhile overrides the methods.
+    """
 
     def begin(self, index: Index) -> None:
         """Search an index from now on."""

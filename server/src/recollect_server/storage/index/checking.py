@@ -130,8 +130,8 @@ class Contents:
         yield from (f"the sums of {it} are wrong" for it in wrong)
 
     def of_nobody(self) -> tuple[int, int]:
-        """Return how many messages and how many texts there are of conversations that are neither
-        there nor being removed.
+        """Return the numbers of orphans: messages, and indexed texts, whose conversation neither
+        exists nor is being removed.
         """
         nobodys = (
             "SELECT count(*) FROM {} WHERE (id >> ?) NOT IN (SELECT number FROM conversations"

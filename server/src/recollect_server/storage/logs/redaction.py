@@ -122,7 +122,9 @@ def _noted(raw: bytes, left: dict[str, Any], redaction: Redaction) -> bytes:
 
 
 def _asked(raw: bytes) -> bytes:
-    """Return a question to the owner without who wrote what; empty if there is no more room."""
+    """Return the line of an escalation with a neutral text in place of its question, which quotes
+    the message and its sender. The text is empty where the line has no room for another.
+    """
     fields = _fields(raw)
     texts = (f"{REDACTED}\n{WHAT_TO_ANSWER}", REDACTED, "")
     lines = (_fitted(raw, fields | {"question": text}) for text in texts)

@@ -2,7 +2,7 @@
 
 A cursor of psycopg converts each parameter by what it is, and lets go of Python's lock at each step
 of the exchange: with calls in other threads every step may wait until it has the lock again. This
-lets go of it once, and takes two thirds of the processor time (docs/decisions/append-rate.md).
+lets go of it once, and takes two thirds of the processor time (bench/append-rate.md).
 """
 
 from collections.abc import Iterable, Sequence
