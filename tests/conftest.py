@@ -284,7 +284,7 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     for outcome, reports in terminalreporter.stats.items():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                harness = dict(report.user_properties)[_HARNESS]
+                harness = str(dict(report.user_properties)[_HARNESS])
                 seconds[harness] += report.duration
                 failed |= {harness} if outcome in ("failed", "error") else set()
     if not hasattr(config, "workerinput") and len(seconds) > 1:

@@ -114,7 +114,8 @@ def test_what_is_redacted_leaves_the_page_at_once(stage: Stage, window: Browsing
     first = stage.client.conversations.load(it).messages[0]
     stage.client.conversations.redact_message(it, first.sequence)
     page.wait_for_selector(".message >> text=[redacted]")
-    wait(page, "!document.documentElement.outerHTML.includes('4711')")  # titles follow a frame later
+    # titles follow a frame later
+    wait(page, "!document.documentElement.outerHTML.includes('4711')")
     assert page.locator(".message >> text=Noted.").count() == 1
     page.close()
 
@@ -152,7 +153,8 @@ def test_an_answer_from_before_a_redaction_brings_nothing_back(
     page.wait_for_selector(".message >> text=said meanwhile")
     held[1].fulfill(response=answer)
     page.wait_for_selector(".message >> text=in the second answer alone")
-    wait(page, "!document.documentElement.outerHTML.includes('4712')")  # titles follow a frame later
+    # titles follow a frame later
+    wait(page, "!document.documentElement.outerHTML.includes('4712')")
     assert page.locator(".message >> text=said meanwhile").count() == 1
     page.close()
 
