@@ -11,7 +11,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _FILES = (
     *("model.int8w.onnx", "tokenizer.json", "words.npz", "statements.npz", "SHA256SUMS", "NOTICE"),
-    *("e5/model.q4n.onnx", "e5/tokenizer.json", "e5/centres.npy"),
+    *("e5/model.q4n.onnx", "e5/tokenizer.json", "e5/centres.npy", "e5/questions.npy"),
     *("e5/words.npz", "e5/statements.npz", "e5/SHA256SUMS"),
 )
 

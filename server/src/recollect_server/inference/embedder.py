@@ -139,6 +139,10 @@ class _Model:
                 if profile.centres
                 else np.zeros((2, DIMENSIONS), np.float32)
             )
+            means = weights.folder / profile.questions
+            self.question_means: NDArray[np.float32] | None = (
+                np.load(means) if profile.questions and means.is_file() else None
+            )
             self.session = onnxruntime.InferenceSession(
                 model + _output(profile.states) if words else model,
                 options,
@@ -337,13 +341,14 @@ class Embedder:
         if len(pieces) > 1:
             embedded, parts = self._embed_pieces(model, pieces)
             vectors = self._centred(model, embedded, model.question_centre)
-            vector = unit(vectors.sum(axis=0))
+            vector = _less_form(model, unit(vectors.sum(axis=0)))
             states = parts[0][len(model.question_marks) - len(model.passage_marks) :]
         else:
             # Alone, not twice: it is compared with vectors and with no other question.
             ids = np.array(pieces, np.int64)
             answer = self._run(model, ids, np.ones_like(ids))
-            vector = np.array(self._centred(model, answer[0], model.question_centre)[0])
+            vector = self._centred(model, answer[0], model.question_centre)[0]
+            vector = _less_form(model, np.array(vector))
             states = answer[1][0, len(model.question_marks) : -1] if self.word_codes else vector[:0]
         if self.word_codes is None:
             return AskedWith(vector, None)
@@ -429,6 +434,18 @@ class Embedder:
         except model.refusals as error:
             raise CannotEmbed(f"the embedding model failed: {error}") from error
         return answer
+
+
+def _less_form(model: _Model, question: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the direction of a question's vector without what questions of its language have in
+    common, whatever they are about: that is near to any short text of the language.
+    """
+    means = model.question_means
+    if means is None:
+        return question
+    nearest = means[(means @ question).argmax()]
+    direction = unit(nearest)
+    return unit(question - max(0.0, float(question @ direction)) * direction)
 
 
 def _word_codes(weights: Weights) -> WordCodes | None:

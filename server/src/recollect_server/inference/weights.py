@@ -23,6 +23,11 @@ class Profile:
     """Prefix of messages."""
     centres: str = ""
     """File of the mean vectors of messages and of questions, which are taken off; empty: none."""
+    questions: str = ""
+    """File of the mean vectors of questions, one for each of some languages: of these the nearest
+    is taken off a question. It may be missing, and does not change the model's identity: no kept
+    vector depends on it.
+    """
     words: str = ""
     """File of the constants of word codes (`inference.word_codes`). It may be missing, and does not
     change the model's identity: without it no words are compared.
@@ -41,6 +46,7 @@ MINILM = Profile("all-MiniLM-L6-v2", words="words.npz", statements="statements.n
 E5 = Profile(
     *("multilingual-e5-small", "e5", "model.q4n.onnx", "query:", "passage:"),
     centres="centres.npy",
+    questions="questions.npy",
     words="words.npz",
     statements="statements.npz",
     states="t213",
