@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from recollect_server.domain.languages import ENGLISH, guess_language
 from recollect_server.inference.embedder import Embedder
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.services.recall.embedding_texts import Text
@@ -56,7 +57,9 @@ class Plan:
             return (self.model,)
         if is_foreign(text.content):
             return (self.beside_model,)
-        return (self.beside_model, self.model) if self.both else (self.model,)
+        # of a short text nothing may tell the language
+        is_read_by_both = self.both or guess_language(text.content) != ENGLISH
+        return (self.beside_model, self.model) if is_read_by_both else (self.model,)
 
 
 class Planner:
@@ -97,7 +100,7 @@ class Planner:
             return replace(plan, name="lack")
         self._meaning.lack = ""
         number = store.model(beside.identity, beside.folder)
-        kind = "both" if both else "auto"
+        kind = "both" if both else "unsure"  # before, unsure texts were the main model's alone
         return replace(
             plan,
             beside=beside,

@@ -101,7 +101,7 @@ class Copy:
         """
         here = [(self, 1.0)]
         beside = [(self.beside, FACTOR)] if self.beside is not None else []
-        if self.beside_reads_all and foreign:
+        if beside and foreign:
             return beside
         if self.beside_reads_all and self.is_english():
             return here
@@ -318,11 +318,12 @@ class Meaning:
         model of other languages read it.
         """
         assert self.models is not None  # there is a copy
-        if copy.beside is None:
+        if not copy.beside_reads_all:
             self.wants_languages = self.models.languages is not None
+        if copy.beside is None:
             return _FOREIGN_QUESTION + _UNREAD
         read, all_ = (it.messages.message_count for it in (copy.beside, copy))
-        if not copy.beside_reads_all or read >= all_:
+        if read >= all_:
             return ""
         return f"{_FOREIGN_QUESTION}the model of other languages has read {read} of {counted(all_, 'message')} so far"
 
