@@ -42,6 +42,7 @@ BENCHMARKS = (
     Short("beside", "--rounds 1 --messages 2000 --searches 10 --calls 200 --words"),
     Short("meaning", "--rounds 1 --calls 500"),
     Short("languages", "--words"),
+    Short("household", "--half learn --languages de"),
     Short("newcomers", "--words --half learn"),
     Short("first_minute", "--people 4"),
     Short("context", "--messages 10000 --calls 100"),

@@ -48,7 +48,12 @@ from recollect_server.services.recall.calibration import (
     signals_of,
     standing,
 )
-from recollect_server.services.recall.calibration_weights import COMPARED, CONVERSATIONS, MESSAGES
+from recollect_server.services.recall.calibration_weights import (
+    ACROSS,
+    COMPARED,
+    CONVERSATIONS,
+    MESSAGES,
+)
 from recollect_server.services.recall.fusion import known
 from recollect_server.services.recall.retrievers import Array
 from scipy.optimize import minimize  # type: ignore[import-untyped]
@@ -256,7 +261,7 @@ def learn_compared(
         if it.matches is None or (given and not it.words.named):
             continue
         best = np.argsort(-it.fused().messages, kind="stable")[:_LEADING]
-        best = best[~np.isnan(it.matches.even[best])]
+        best = best[~np.isnan(it.matches.even[best]) & ~it.matches.is_across[best]]
         words, few = calibration.judged_words(it.words, "meaning"), 1 - it.words.vocabulary
         of_names = (few * words.named, few * it.words.missing * (words.named > 0))
         right, own = it.right_messages[best], it.kind == OWN
@@ -476,16 +481,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         [
             HEADER,
             *(_table(of.upper(), f"Of {of}.", weights) for of, weights in learned.items()),
-            "COMPARED: dict[str, float] = {"
-            + ", ".join(f'"{key}": {value:.3g}' for key, value in compared.items())
-            + "}",
+            _dict("COMPARED", compared),
             '"""Of messages and notes whose words were compared with the question\'s."""',
+            _dict("ACROSS", ACROSS),
+            '"""The same where the model of other languages compared them (`bench.household`)."""',
         ]
     )
     if chosen.write:
         WEIGHTS.write_text(text + "\n")
     else:
         print(text)
+
+
+def _dict(name: str, weights: Mapping[str, float]) -> str:
+    values = ", ".join(f'"{key}": {value:.3g}' for key, value in weights.items())
+    return f"{name}: dict[str, float] = {{{values}}}"
 
 
 def _rows_by_kind(rows: Sequence[Mapping[str, Row]]) -> dict[str, list[Row]]:

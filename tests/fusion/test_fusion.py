@@ -242,7 +242,9 @@ def test_words_like_those_of_the_question_raise_what_was_compared_and_its_conver
     matches = np.full(len(fused.messages), np.nan)
     matches[[second, third]] = 0.2, 0.9
     lacking = np.zeros(len(matches), np.bool_)
-    raised = fuse(QUESTION, messages, above, None, lambda _: Matches(matches, lacking, matches))
+    raised = fuse(
+        QUESTION, messages, above, None, lambda _: Matches(matches, lacking, matches, lacking)
+    )
     before, after = np.log(fused.messages), np.log(raised.messages)
     change = after - before - np.median(after - before)
     assert change[third] > 0.1
@@ -256,7 +258,8 @@ def test_words_like_those_of_the_question_raise_what_was_compared_and_its_conver
 def test_where_an_agent_answers_at_length_its_length_counts_against_it(legs: Legs) -> None:
     messages, _ = _spoken(legs, 600)
     count = len(messages.tokens)
-    alike = Matches(np.full(count, 0.5), np.zeros(count, np.bool_), np.full(count, 0.5))
+    level, none = np.full(count, 0.5), np.zeros(count, np.bool_)
+    alike = Matches(level, none, level, none)
     longest = int(np.argmax(messages.tokens))
     messages = replace(messages, tokens=messages.tokens * np.where(messages.tokens > 99, 2, 1))
     assert of_matches(messages, alike)[longest] < 0
@@ -282,7 +285,8 @@ def test_a_message_without_codes_gets_what_its_vector_or_its_words_lead_to_expec
     keyword[1], vector[1] = 30.0, np.nan
     near[[0, 1, count - 1]], lacking[[0, 1, count - 1]] = np.nan, True
     messages = replace(messages, keyword=keyword, vector=vector)
-    added = of_matches(messages, Matches(near, lacking, near))
+    none = np.zeros(count, np.bool_)
+    added = of_matches(messages, Matches(near, lacking, near, none))
     assert added[1] == pytest.approx(np.nanmax(added))
     assert added[count - 1] > 0 > added[0]
 
@@ -291,39 +295,40 @@ def test_across_languages_what_nobody_said_is_left_to_nearness(legs: Legs) -> No
     messages, _ = _spoken(legs, 30)
     count = len(messages.tokens)
     near, none = np.linspace(0.2, 0.9, count), np.zeros(count, np.bool_)
-    alike = Matches(near, none, near)
+    alike = Matches(near, none, near, none)
     added = [of_matches(messages, alike, unsaid) for unsaid in (0.0, 1.0)]
     np.testing.assert_array_equal(added[0], added[1])
     none_across, all_across, without_gap = (
-        np.ptp(of_matches(messages, replace(alike, across=share), unsaid))
-        for share, unsaid in ((0.0, 1.0), (1.0, 1.0), (1.0, 0.0))
+        np.ptp(of_matches(messages, replace(alike, is_across=across), unsaid))
+        for across, unsaid in ((none, 1.0), (~none, 1.0), (~none, 0.0))
     )
     assert without_gap == none_across == np.ptp(added[0])
     assert all_across > 2 * none_across
-    few = np.ptp(of_matches(messages, replace(alike, across=0.02), 1.0))
-    assert few - none_across == pytest.approx(0.02 * (all_across - none_across))
+    one = np.arange(count) == 0
+    few = np.ptp(of_matches(messages, replace(alike, is_across=one), 1.0))
+    assert few - none_across == pytest.approx((all_across - none_across) / count)
 
 
 def test_a_message_in_another_language_that_is_near_counts_as_if_it_had_the_words() -> None:
     near, of_words = np.array([0.2, 0.3, 0.4, 0.9, 0.1]), np.array([1.0, 3.0, 0.5, 0.0, 0.0])
-    by_main = np.array([0.2, 0.3, 0.4, np.nan, np.nan])
-    none = np.zeros(5, np.bool_)
-    added = words_across(Matches(near, none, by_main, across=0.4), of_words)
+    none, across = np.zeros(5, np.bool_), np.arange(5) >= 3
+    added = words_across(Matches(near, none, near, across), of_words)
     assert added[:3].tolist() == [0, 0, 0], "what the main model compared has its own words"
     assert added[3] == pytest.approx(3.0)
     assert added[4] == 0, "nor does one that is not near"
-    for alone, share in ((near, 0.0), (np.full(5, np.nan), 1.0)):
-        assert not words_across(Matches(near, none, alone, across=share), of_words).any()
+    for alone in (none, ~none):
+        assert not words_across(Matches(near, none, near, alone), of_words).any()
 
 
 def test_the_words_that_a_message_in_another_language_lacks_are_in_its_score(legs: Legs) -> None:
     messages, above = _spoken(legs, 30)
     count = len(messages.tokens)
-    near, none, even = np.full(count, 0.2), np.zeros(count, np.bool_), np.full(count, 0.2)
+    near, none = np.full(count, 0.2), np.zeros(count, np.bool_)
     silent = int(np.argmin(messages.keyword))
     near[int(np.argmax(messages.keyword))] = 0.9
-    near[silent], even[silent] = 0.5, np.nan
-    own, across = Matches(near, none, near), Matches(near, none, even, across=1 / count)
+    near[silent] = 0.5
+    own = Matches(near, none, near, none)
+    across = Matches(near, none, near, np.arange(count) == silent)
     by_one = fuse(QUESTION, messages, above, None, lambda _: own)
     by_both = fuse(QUESTION, messages, above, None, lambda _: across)
     assert by_both.messages[silent] > by_one.messages[silent]

@@ -7,12 +7,15 @@ values (how near all words of the question come, how near the whole is, how far 
 best) and which share of the question nobody said, or everybody says. The order stays: a candidate
 has at least the score of those behind it.
 
-By words alone, in other languages than English, and where the best candidate is not embedded yet, a
-score is the probability that the question is answered there or further down, of a logistic
-regression over a few features of the whole answer (`evidence`: how much of the question's rare
-words was found, how near in meaning, how far ahead of the field the best is) and two of the
-candidate (`standing`: how far it is behind the best, and how much of the ranking's softmax lies at
-its place and below). The features of the answer are absolute: they can say that nothing fits.
+Words that the model of other languages compared have weights of their own: its cosines are of
+another scale.
+
+By words alone, and where the best candidate is not embedded yet, a score is the probability that
+the question is answered there or further down, of a logistic regression over a few features of the
+whole answer (`evidence`: how much of the question's rare words was found, how near in meaning, how
+far ahead of the field the best is) and two of the candidate (`standing`: how far it is behind the
+best, and how much of the ranking's softmax lies at its place and below). The features of the answer
+are absolute: they can say that nothing fits.
 
 A store of few messages has fewer that are near a question by chance, so a cosine says more there.
 The features of such stores (`few`) fade out until the store has `LEAST_MESSAGES`, and leave the
@@ -26,7 +29,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recollect_server.services.recall.calibration_weights import COMPARED, CONVERSATIONS, MESSAGES
+from recollect_server.services.recall.calibration_weights import (
+    ACROSS,
+    COMPARED,
+    CONVERSATIONS,
+    MESSAGES,
+)
 from recollect_server.services.recall.fusion import SOFTNESS, known
 from recollect_server.services.recall.retrievers import (
     Array,
@@ -51,8 +59,6 @@ small stores: `docs/decisions/ranking.md`.
 """
 _SMALL_TALK = 0.2
 """Factor of the scores of small talk: what says the same is below the threshold of recall."""
-# How even a text's words are that were not compared, as its cosine leads to expect.
-_EVEN, _EVEN_BY_VECTOR = 0.234, 0.353
 _LEAST_WEIGHT = 1e-3  # a question without words has this weight, not 0
 
 
@@ -107,29 +113,44 @@ def _of_compared(
     of its best message, or of its notes.
     """
     of_messages = answering(matches.even, messages.vector, fused.messages, words)
+    if matches.across:
+        of_others = answering(matches.even, messages.vector, fused.messages, words, ACROSS)
+        is_across = matches.is_across | (matches.across == 1.0)
+        of_messages = np.where(is_across, of_others, of_messages)
     notes = np.full(len(conversations.abbreviation), np.nan)
-    best = answering(notes, conversations.abbreviation, fused.conversations, words)
+    model = ACROSS if matches.across == 1.0 else COMPARED
+    best = answering(notes, conversations.abbreviation, fused.conversations, words, model)
     np.maximum.at(best, messages.conversation, of_messages)
     return Fused(in_order(of_messages, fused.messages), in_order(best, fused.conversations))
 
 
-def answering(even: Array, vector: Array, odds: Array, words: QuestionWords) -> Array:
-    """Return the probability that each text answers, by its own values and its fused score.
+def answering(
+    even: Array,
+    vector: Array,
+    odds: Array,
+    words: QuestionWords,
+    weights: Mapping[str, float] = COMPARED,
+) -> Array:
+    """Return the probability that each text answers, by its own values and its fused score, and the
+    weights of the model that compared it. How even a text's words are that were not compared, its
+    cosine leads to expect.
 
     In a small store much is said of few people: a name that a question shares with a text says
     little there, and what nobody said says something again.
     """
-    even = np.where(np.isnan(even), _EVEN + _EVEN_BY_VECTOR * known(vector), even)
+    even = np.where(
+        np.isnan(even), weights["even_else"] + weights["even_by_vector"] * known(vector), even
+    )
     few = 1 - words.vocabulary
     logits = (
-        COMPARED["base"]
-        + COMPARED["even"] * even
-        + COMPARED["vector"] * known(vector)
-        + COMPARED["behind"] * _behind(odds)
-        + COMPARED["missing"] * words.missing * words.vocabulary
-        + COMPARED["everyday"] * words.everyday
-        + few * COMPARED["few_named"] * words.named
-        + few * COMPARED["few_missing"] * words.missing * (words.named > 0)
+        weights["base"]
+        + weights["even"] * even
+        + weights["vector"] * known(vector)
+        + weights["behind"] * _behind(odds)
+        + weights["missing"] * words.missing * words.vocabulary
+        + weights["everyday"] * words.everyday
+        + few * weights["few_named"] * words.named
+        + few * weights["few_missing"] * words.missing * (words.named > 0)
     )
     chances: Array = 1 / (1 + np.exp(-logits))
     return chances

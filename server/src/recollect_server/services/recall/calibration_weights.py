@@ -123,5 +123,21 @@ COMPARED: dict[str, float] = {
     "everyday": -1.87,
     "few_named": -1.01,
     "few_missing": -0.7,
+    "even_else": 0.234,
+    "even_by_vector": 0.353,
 }
 """Of messages and notes whose words were compared with the question's."""
+
+ACROSS: dict[str, float] = {
+    "base": -8.29,
+    "even": 11.4,
+    "vector": 6.46,
+    "behind": 0.617,
+    "missing": -0.689,
+    "everyday": 0,
+    "few_named": 0,
+    "few_missing": 0,
+    "even_else": 0.327,
+    "even_by_vector": 0.207,
+}
+"""The same where the model of other languages compared them (`bench.household`)."""

@@ -54,7 +54,13 @@ _NEAR, _NEAR_TO_AGENTS, _LENGTH = 0.86, 0.61, 0.54
 _MUCH_LONGER = 1.5
 IDENTIFIER = 7.0
 """Weight of the identifiers of a question that a message has: that of a time which it names."""
+_INFLECTED, _INFLECTED_ABOVE = 0.7, 0.3
+"""Factors of the weights of a message's words, and of its conversation's, of a question in another
+language than English: stems are cut off by rule, and the weights were learned in English. Chosen
+on household notes in four languages, held against four others (`docs/decisions/languages.md`).
+"""
 _OF_WORDS = ("keyword", "keyword_z", "keyword_window", "keyword_before", "keyword_after")
+_ABOVE = ("conversation_keyword",)
 _LEAST_ODDS = 1e-12  # a score so low may be rounded to 0
 SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
@@ -88,6 +94,9 @@ def fuse(
         of_words = weighted({it: features[it] for it in _OF_WORDS}, MESSAGE_WEIGHTS, gates)
         of_messages = of_messages + of_matches(messages, matches, gates["unsaid"])
         of_messages += words_across(matches, of_words)
+        if matches.across == 1.0:
+            above = weighted({it: features[it] for it in _ABOVE}, MESSAGE_WEIGHTS, gates)
+            of_messages -= (1 - _INFLECTED) * of_words + (1 - _INFLECTED_ABOVE) * above
     of_conversations = weighted(
         conversation_features(messages, conversations, of_messages),
         CONVERSATION_WEIGHTS,
@@ -223,8 +232,7 @@ def words_across(matches: Matches, of_words: Array) -> Array:
         return np.zeros_like(of_words)
     near = share(np.maximum(z(matches.near[None, :])[0], 0))
     expected = of_words.min() + np.ptp(of_words) * near
-    is_across = ~np.isnan(matches.near) & np.isnan(matches.even)
-    return np.where(is_across, np.maximum(expected - of_words, 0), 0)
+    return np.where(matches.is_across, np.maximum(expected - of_words, 0), 0)
 
 
 def with_identifiers(fused: Fused, messages: MessageLegs, named: Array) -> Fused:

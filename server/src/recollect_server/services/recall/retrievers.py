@@ -102,10 +102,16 @@ class Matches:
     """
     even: Array
     """Nearness of all words of the question, of which the least near count most: one shared word or
-    name alone is little. nan as in `near`, and by the model of other languages.
+    name alone is little. nan as in `near`.
     """
-    across: float = 0.0
-    """Share of the messages that the model of other languages compared."""
+    is_across: NDArray[np.bool_]
+    """True of a message that the model of other languages compared."""
+
+    @property
+    def across(self) -> float:
+        """Return the share of these among those that were compared; 0 of none."""
+        compared = np.count_nonzero(~np.isnan(self.near))
+        return np.count_nonzero(self.is_across) / compared if compared else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,14 @@ LOWER = 0.1
 all-MiniLM-L6-v2 and by those of multilingual-e5-small: in open text 0.21 and 0.11, with deviations
 of 0.07 and 0.06.
 """
+LONGER, TYPICAL = 0.05, 30
+"""By how much the nearness of a text by the pieces of multilingual-e5-small falls where it is e
+times as long, and the word pieces of one that keeps it: of two texts about something else the
+longer one has the nearer pieces.
+"""
 _COMMON = 0.1  # weight of a piece whose word is in every message, beside its rarity
 _EVENLY = 5.0  # how much more the least near word of a question counts than the others
+_SHORT = 5  # word pieces that are added, so that a text of one word is no exception
 _NOTHING = -0.2  # cosine of a piece to a message that has none
 _DIGITS = 9  # of a score: sums that were added up in another order are equal
 
@@ -114,27 +120,33 @@ def word_matches(
     ]
     talk = Talk(messages.ids[beside], legs.sender[beside], agents_share(legs))
     near, even = np.full((2, len(beside)), np.nan)
+    is_across = np.zeros(len(beside), np.bool_)
     is_best = among(beside, best)
     for words in models:
         if not np.isnan(near[is_best]).any():
             break
-        of_model = nearness(compare(words, names), weights(words.question, rarities, dated), talk)
-        if words.is_main:
-            near, even = of_model
-        else:
-            near = np.where(np.isnan(near), of_model[0] + LOWER, near)
+        compared = compare(words, names)
+        of_model = nearness(compared, weights(words.question, rarities, dated), talk)
+        is_new = np.isnan(near) & ~np.isnan(of_model[0])
+        level: Array = np.zeros(len(beside))
+        if not words.is_main:
+            is_across = is_new
+            level = LOWER - LONGER * np.log((compared.counts + _SHORT) / (TYPICAL + _SHORT))
+        near = np.where(is_new, of_model[0] + level, near)
+        even = np.where(is_new, of_model[1] + level, even)
     is_known = ~np.isnan(near)
     if is_known[is_best].mean() < LEAST_KNOWN:
         return None
-    compared = is_known & is_best
+    is_compared = is_known & is_best
     matches = Matches(
         np.full(len(messages), np.nan),
         np.zeros(len(messages), np.bool_),
         np.full(len(messages), np.nan),
-        across=float(np.isnan(even[compared]).mean()),
+        np.zeros(len(messages), np.bool_),
     )
-    matches.near[beside[compared]] = near[compared]
-    matches.even[beside[compared]] = even[compared]
+    matches.near[beside[is_compared]] = near[is_compared]
+    matches.even[beside[is_compared]] = even[is_compared]
+    matches.is_across[beside[is_compared & is_across]] = True
     matches.lacking[beside[is_best & ~is_known]] = True
     return matches
 

@@ -1,0 +1,5 @@
+"""Run the benchmark: `python -m bench.household`."""
+
+from bench.household import main
+
+main()
