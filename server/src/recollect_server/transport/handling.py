@@ -66,6 +66,7 @@ ADMINISTRATIVE = frozenset(
         "ConversationService.DeleteMany",
         "ConversationService.RedactMessage",
         "ConversationService.RegenerateNotes",
+        "RecallService.SetAnchor",
         "RecallService.DeleteAnchor",
         "RecallService.RemoveProfileStatement",
         "CheckpointService.RemoveRecords",
@@ -87,7 +88,9 @@ ADMINISTRATIVE = frozenset(
         "AdminService.RotateToken",
     }
 )
-"""Calls that delete data or change who is trusted: each has a line in the log at `info`."""
+"""Calls that delete data, or change lasting facts or who is trusted: each has a line in the log at
+`info`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
