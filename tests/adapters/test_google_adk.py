@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from recollect import Client, InvalidArgument, Role
 
+from tests.adapters.conftest import QUESTION, Past
 from tests.conftest import RunningServer
 from tests.server.conftest import files_with
 
@@ -20,8 +21,9 @@ from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.tools import load_memory
 from google.genai import types
-from recollect.adapters.google_adk import RecollectSessionService
+from recollect.adapters.google_adk import RecollectMemoryService, RecollectSessionService
 
 # ADK warns of its own experimental features.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -181,12 +183,16 @@ async def test_a_session_whose_names_are_too_long_is_refused_and_not_begun(clien
 class Counting(BaseLlm):
     """A model that calls a tool once in each run, and then says how much it sees."""
 
+    instructions: list[str] = []  # noqa: RUF012 - a field of pydantic: each model has its own
+    """The system instructions of each request."""
+
     async def generate_content_async(
         self,
         llm_request: Any,
         stream: bool = False,  # noqa: ARG002 - the base class names it
     ) -> AsyncIterator[LlmResponse]:
         contents = llm_request.contents
+        self.instructions.append(str(llm_request.config.system_instruction or ""))
         if any(it.function_response for it in contents[-1].parts):
             parts = [types.Part(text=f"I see {len(contents)} contents.")]
         else:
@@ -195,13 +201,14 @@ class Counting(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=parts))
 
 
+def disk(path: str) -> dict[str, str]:
+    """Return the share of a disk in use."""
+    return {"text": f"{path} is 97 % full"}
+
+
 async def test_adks_runner_remembers_through_it_in_another_process(
     server: RunningServer, client: Client
 ) -> None:
-    def disk(path: str) -> dict[str, str]:
-        """Return the share of a disk in use."""
-        return {"text": f"{path} is 97 % full"}
-
     agent = Agent(name="ops", model=Counting(model="counting"), tools=[disk], output_key="last")
     picture = types.Part.from_bytes(data=b"foo" * 100_000, mime_type="image/png")
     answers = []
@@ -228,3 +235,92 @@ async def test_adks_runner_remembers_through_it_in_another_process(
     texts = [it.content for it in stored[:3]]
     assert texts == ["Full?\n\n[image: image/png, 300 kB]", "/ is 97 % full", "I see 3 contents."]
     assert [it.role for it in stored[:2]] == [Role.USER, Role.ASSISTANT]
+
+
+async def asked(
+    client: Client, memory: RecollectMemoryService, user_id: str, *questions: str
+) -> tuple[list[str], list[str]]:
+    """Ask an agent that recalls. Return the instructions of its requests, and its answers."""
+    model = Counting(model="counting")
+    agent = Agent(name="ops", model=model, tools=[disk, memory.recalling()])
+    runner = Runner(
+        agent=agent,
+        app_name="ops",
+        session_service=RecollectSessionService(client),
+        memory_service=memory,
+        auto_create_session=True,
+    )
+    answers = []
+    for question in questions:
+        content = types.Content(role="user", parts=[types.Part(text=question)])
+        events = runner.run_async(user_id=user_id, session_id="s1", new_message=content)
+        final = [it async for it in events if it.is_final_response()]
+        answers += [it.content.parts[0].text for it in final]
+    return model.instructions, answers
+
+
+async def test_a_runner_recalls_once_a_turn_and_no_event_has_it(client: Client, past: Past) -> None:
+    memory = RecollectMemoryService(client, "alex")
+    instructions, answers = await asked(client, memory, "alex", QUESTION, QUESTION)
+    assert [
+        past.is_in(past.system_prompt + it.partition(past.system_prompt)[2]) for it in instructions
+    ] == [True] * 4
+    assert answers == ["I see 3 contents.", "I see 7 contents."]
+    [own] = client.conversations.list(channels=["adk"])
+    assert past.builds == [own.id, own.id]  # the service stores the question before it is answered
+    stored = client.conversations.load(own.id).messages
+    assert "heron" not in "".join(f"{it.content}{it.metadata}" for it in stored)
+
+
+async def test_the_memory_service_answers_adks_own_tool(client: Client, past: Past) -> None:
+    memory = RecollectMemoryService(client, "alex")
+    session = await RecollectSessionService(client).create_session(app_name="ops", user_id="alex")
+    await memory.add_session_to_memory(session)
+
+    class Loading(Counting):
+        async def generate_content_async(
+            self,
+            llm_request: Any,
+            stream: bool = False,  # noqa: ARG002 - the base class names it
+        ) -> AsyncIterator[LlmResponse]:
+            if any(it.function_response for it in llm_request.contents[-1].parts):
+                parts = [types.Part(text=str(llm_request.contents[-1].parts[0].function_response))]
+            else:
+                query = {"query": QUESTION}
+                parts = [types.Part.from_function_call(name="load_memory", args=query)]
+            yield LlmResponse(content=types.Content(role="model", parts=parts))
+
+    agent = Agent(name="ops", model=Loading(model="loading"), tools=[load_memory])
+    service = RecollectSessionService(client)
+    runner = Runner(agent=agent, app_name="ops", session_service=service, memory_service=memory)
+    question = types.Content(role="user", parts=[types.Part(text="Look it up.")])
+    events = runner.run_async(user_id="alex", session_id=session.id, new_message=question)
+    [answer] = [it async for it in events if it.is_final_response()]
+    assert "heron" in answer.content.parts[0].text
+    assert past.builds == [None]
+
+
+async def test_another_person_is_a_stranger_to_a_runner(
+    server: RunningServer, client: Client, past: Past
+) -> None:
+    memory = RecollectMemoryService(client, "alex")
+    assert (
+        await memory.search_memory(app_name="ops", user_id="sam", query=QUESTION)
+    ).memories == []
+    instructions, _ = await asked(client, memory, "sam", QUESTION)
+    assert past.builds == []
+    with Client(server.target, space="sam") as other:
+        more, _ = await asked(other, RecollectMemoryService(other, "sam"), "sam", QUESTION)
+    assert len(past.builds) == 1
+    assert "heron" not in "".join([*instructions, *more])
+
+
+async def test_a_runner_goes_on_where_nothing_can_be_recalled(
+    client: Client, past: Past, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = RecollectMemoryService(client, "alex", budget=-1)
+    instructions, answers = await asked(client, memory, "alex", QUESTION)
+    assert "heron" not in "".join(instructions)
+    assert answers == ["I see 3 contents."]
+    [line] = [it.getMessage() for it in caplog.records if it.name == "recollect.recall"]
+    assert f"session 'ops/alex/s1' (conversation: {past.builds[0]}): budget.total" in line

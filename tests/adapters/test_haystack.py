@@ -14,8 +14,9 @@ from haystack.dataclasses import ChatMessage, ImageContent, ToolCall
 from haystack_experimental.chat_message_stores.in_memory import InMemoryChatMessageStore
 from haystack_experimental.components.retrievers import ChatMessageRetriever
 from haystack_experimental.components.writers import ChatMessageWriter
-from recollect.adapters.haystack import RecollectChatMessageStore
+from recollect.adapters.haystack import RecollectChatMessageStore, RecollectRecall
 
+from tests.adapters.conftest import QUESTION, Past
 from tests.conftest import RunningServer
 
 CALL = ToolCall("df", {"path": "/"}, id="c1")
@@ -84,3 +85,59 @@ def test_a_pipeline_that_is_written_down_goes_on_with_its_history(
     ]
     roles = [it.role for it in client.recall.fetch_context(conversation.id).messages]
     assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+
+
+def recalling_pipeline(client: Client, **recall: Any) -> Pipeline:
+    """Return a pipeline that recalls, and writes all that it has to a store."""
+    pipeline = Pipeline()
+    store = RecollectChatMessageStore(client, skip_system_messages=False)
+    pipeline.add_component("recall", RecollectRecall(client, **recall))
+    pipeline.add_component("writer", ChatMessageWriter(store))
+    pipeline.connect("recall.messages", "writer.messages")
+    return pipeline
+
+
+def ran(pipeline: Pipeline, *messages: ChatMessage) -> list[str | None]:
+    """Return the texts that a pipeline for these messages would give a model."""
+    inputs: dict[str, Any] = {
+        "recall": {"messages": [*messages], "chat_history_id": "alex"},
+        "writer": {"chat_history_id": "alex"},
+    }
+    outputs = pipeline.run(inputs, include_outputs_from={"recall"})
+    return [it.text for it in outputs["recall"]["messages"]]
+
+
+def test_a_component_recalls_once_a_turn_and_no_store_writes_it(client: Client, past: Past) -> None:
+    pipeline = recalling_pipeline(client)
+    question, step = ChatMessage.from_user(QUESTION), ChatMessage.from_assistant("Let me look.")
+    for given in ([question], [question, step]):  # as an agent that calls a tool in between
+        first, *others = ran(pipeline, *given)
+        assert past.is_in(str(first))
+        assert others == [it.text for it in given]
+    assert past.builds == [None]
+    assert ran(pipeline, question, step, ChatMessage.from_user("Thanks!"))[-1] == "Thanks!"
+    [own] = client.conversations.list(channels=["haystack"])
+    assert past.builds == [None, own.id]
+    stored = client.conversations.load(own.id).messages
+    assert "heron" not in "".join(f"{it.content}{it.metadata}" for it in stored)
+    assert ran(pipeline, step) == ["Let me look."]
+
+
+def test_another_person_is_a_stranger_to_a_pipeline_that_is_written_down(
+    server: RunningServer, client: Client, past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = recalling_pipeline(client, budget=1000).dumps()
+    monkeypatch.setenv("RECOLLECT_ADDRESS", server.target)
+    monkeypatch.setenv("RECOLLECT_SPACE", "sam")
+    again = Pipeline.loads(text, allowed_modules=["recollect.adapters.haystack"])
+    assert ran(again, ChatMessage.from_user(QUESTION)) == [QUESTION]
+    assert past.builds == [None]
+
+
+def test_a_pipeline_goes_on_where_nothing_can_be_recalled(
+    client: Client, past: Past, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ran(recalling_pipeline(client, budget=-1), ChatMessage.from_user(QUESTION)) == [QUESTION]
+    [line] = [it.getMessage() for it in caplog.records if it.name == "recollect.recall"]
+    assert "session 'alex' (conversation: none yet): budget.total" in line
+    assert past.builds == [None]

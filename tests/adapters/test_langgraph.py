@@ -34,6 +34,7 @@ from recollect_server.services.tokens import Tokens
 from recollect_server.storage.logs.tokens import TokenLedger
 from typing_extensions import TypedDict
 
+from tests.adapters.conftest import QUESTION, Past
 from tests.conftest import Start
 
 Answers = Callable[[list[AnyMessage]], list[BaseMessage]]
@@ -436,3 +437,67 @@ def test_a_graph_searches_the_store(memory: RecollectMemory, store: RecallStore)
     builder.add_edge(START, "recall")
     builder.compile(store=store).invoke({"messages": [HumanMessage("full disk")]})
     assert any("disk is full" in snippet for snippet in snippets)
+
+
+def recalling_graph(memory: RecollectMemory, texts: list[str], **recall: Any) -> Any:
+    """Recall -> load -> answer -> keep, where the answer notes what was recalled. It asks for a
+    second step of each turn.
+    """
+
+    class Recalled(MessagesState):
+        recalled: str
+
+    def answer(state: Recalled) -> dict[str, Any]:
+        texts.append(state["recalled"])
+        return {"messages": [AIMessage("Noted.")]}
+
+    def is_first(state: Recalled) -> str:
+        return "recall" if len(state["messages"]) % 3 == 2 else "keep"
+
+    builder = StateGraph(Recalled)
+    builder.add_node("recall", memory.recalling(**recall))
+    builder.add_node("load", memory.load)
+    builder.add_node("answer", answer)
+    builder.add_node("keep", memory.keep)
+    for one, next_one in ((START, "load"), ("load", "recall"), ("recall", "answer"), ("keep", END)):
+        builder.add_edge(one, next_one)
+    builder.add_conditional_edges("answer", is_first)
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+def test_a_node_recalls_once_a_turn_and_nothing_of_it_is_a_message(
+    client: Client, memory: RecollectMemory, past: Past
+) -> None:
+    texts = list[str]()
+    graph = recalling_graph(memory, texts)
+    for number in (1, 2):
+        result = graph.invoke({"messages": [HumanMessage(QUESTION)]}, ALEX)
+        assert said(result["messages"]) == [QUESTION, "Noted.", "Noted."] * number
+        assert [past.is_in(it) for it in texts] == [True] * 2 * number
+    own = memory.conversation_of("alex")
+    assert own is not None
+    assert past.builds == [None, own.id]
+    stored = client.conversations.load(own.id).messages
+    assert "heron" not in "".join(f"{it.content}{it.metadata}" for it in stored)
+    nobody = memory.recalling()({"messages": [AIMessage("Hello!")]}, ALEX)
+    assert nobody == {"recalled": ""}
+
+
+def test_another_person_is_a_stranger_to_a_graph(server: Any, past: Past) -> None:
+    texts = list[str]()
+    with Client(server.target, space="sam") as other:
+        graph = recalling_graph(RecollectMemory(other), texts)
+        graph.invoke({"messages": [HumanMessage(QUESTION)]}, ALEX)
+    assert (texts, past.builds) == (["", ""], [None])
+
+
+def test_a_graph_goes_on_where_nothing_can_be_recalled(
+    memory: RecollectMemory, past: Past, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = list[str]()
+    graph = recalling_graph(memory, texts, budget=-1)
+    graph.invoke({"messages": [HumanMessage(QUESTION)]}, ALEX)
+    assert texts == ["", ""]
+    [line] = [it.getMessage() for it in caplog.records if it.name == "recollect.recall"]
+    assert "session 'alex' (conversation: none yet): budget.total" in line
+    assert past.builds == [None]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from recollect import Client
 
+from tests.adapters.conftest import QUESTION, Past
 from tests.conftest import RunningServer
 from tests.server.conftest import files_with
 
@@ -17,7 +18,11 @@ from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
-from recollect.adapters.llama_index import RecollectChatStore, RecollectDBChatStore
+from recollect.adapters.llama_index import (
+    RecollectChatStore,
+    RecollectDBChatStore,
+    RecollectMemoryBlock,
+)
 
 
 def message(text: str, role: Any = "user", **more: Any) -> ChatMessage:
@@ -122,3 +127,54 @@ def test_images_come_back_and_are_no_words(client: Client) -> None:
     [conversation] = client.conversations.list()
     content = client.recall.fetch_context(conversation.id).messages[0].content
     assert content.startswith("What is on it?\n\n[image: image/png, ")
+
+
+def memory_of(client: Client, **recall: Any) -> Memory:
+    return Memory.from_defaults(
+        session_id="alex",
+        chat_store=RecollectDBChatStore(client),
+        memory_blocks=[RecollectMemoryBlock(client, **recall)],
+    )
+
+
+async def test_a_memory_block_recalls_once_a_turn_and_nothing_of_it_is_stored(
+    client: Client, past: Past
+) -> None:
+    memory = memory_of(client)
+    for number in (1, 2):
+        if number == 2:
+            await memory.aput(message("Noted.", "assistant"))
+        await memory.aput(message(QUESTION))
+        for _ in range(2):  # as an agent that calls a tool in between
+            first = str((await memory.aget())[0].content)
+            assert past.is_in(first.partition("<recollect>")[2].strip())
+            await memory.aput(message("A tool said it.", "assistant"))
+        assert len(past.builds) == number
+    first, *others = [it.content for it in await memory.aget_all()]
+    assert first == QUESTION
+    assert "heron" not in "".join(map(str, others))
+    [own] = list(client.conversations.list(channels=["llama-index"]))
+    assert past.builds == [own.id, own.id]
+
+
+def test_a_chat_engine_recalls_for_its_own_person_alone(
+    server: RunningServer, client: Client, past: Past
+) -> None:
+    recalls = []
+    with Client(server.target, space="sam") as other:
+        for each in (client, other):
+            engine = SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory_of(each))
+            recalls.append("heron" in str(engine.chat(QUESTION)))  # the model says what it is given
+    assert recalls == [True, False]
+    assert len(past.builds) == 2
+
+
+async def test_a_memory_goes_on_where_nothing_can_be_recalled(
+    client: Client, past: Past, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = memory_of(client, budget=-1)
+    assert await memory.aget() == []
+    await memory.aput(message(QUESTION))
+    assert [it.content for it in await memory.aget()] == [QUESTION]
+    [line] = [it.getMessage() for it in caplog.records if it.name == "recollect.recall"]
+    assert f"session 'alex' (conversation: {past.builds[0]}): budget.total" in line

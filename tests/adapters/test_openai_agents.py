@@ -27,6 +27,8 @@ from recollect.mcp.shapes import FetchContext
 from recollect.mcp.tools import fetch_context
 from rich.console import Console
 
+from tests.adapters.conftest import QUESTION, Past
+from tests.conftest import RunningServer
 from tests.server.conftest import files_with
 
 ITEMS: list[Any] = [
@@ -640,10 +642,15 @@ async def test_what_others_append_while_the_sdk_compacts_stays(
     assert await other.get_items() == [*after[:-2], summary]
 
 
-async def test_a_run_can_recall_what_was_said_in_other_sessions(memory: AsyncClient) -> None:
-    fact: Any = {"role": "user", "content": "The staging database is called heron."}
-    await RecollectSession("sam", memory).add_items([fact])
-    await memory.recall.search("heron")
+def recalling(session: RecollectSession, **recall: Any) -> RunConfig:
+    """Return the configuration of a run that recalls."""
+    filtered = session.recalling(**recall)
+    return RunConfig(tracing_disabled=True, call_model_input_filter=filtered)
+
+
+async def test_a_run_recalls_once_a_turn_and_its_session_keeps_nothing_of_it(
+    memory: AsyncClient, past: Past
+) -> None:
     model = ScriptedModel(
         [
             [function_call("look", {}, call_id="call_1")],
@@ -659,14 +666,39 @@ async def test_a_run_can_recall_what_was_said_in_other_sessions(memory: AsyncCli
 
     agent = Agent(name="ops", model=model, tools=[look])
     session = RecollectSession("alex", memory)
-    recalling = RunConfig(tracing_disabled=True, call_model_input_filter=session.recalling())
-    question = "What is the staging database called?"
-    await Runner.run(agent, question, session=session, run_config=recalling)
-    await Runner.run(agent, "Thanks!", session=session, run_config=recalling)
+    config = recalling(session)
+    await Runner.run(agent, QUESTION, session=session, run_config=config)
+    await Runner.run(agent, "Thanks!", session=session, run_config=config)
     inputs: list[Any] = [call.input for call in model.calls]
     for given in inputs[:2]:
         assert given[0]["role"] == "system"
-        assert "heron" in given[0]["content"]
-        assert given[1]["content"] == question
-    assert [it["content"] for it in inputs[2] if it.get("role") == "user"] == [question, "Thanks!"]
+        assert past.is_in(given[0]["content"])
+        assert given[1]["content"] == QUESTION
+    assert [it["content"] for it in inputs[2] if it.get("role") == "user"] == [QUESTION, "Thanks!"]
     assert "system" not in {it.get("role") for it in [*inputs[2], *await session.get_items()]}
+    [own] = [it async for it in memory.conversations.list(channels=["agents"])]
+    assert past.builds == [own.id, own.id]  # the session has the question before it is answered
+
+
+async def test_another_person_is_a_stranger_to_a_run(server: RunningServer, past: Past) -> None:
+    async with AsyncClient(server.target, space="sam") as client:
+        model = ScriptedModel([[assistant_message("I do not know.")]])
+        session = RecollectSession("alex", client)
+        agent = Agent(name="ops", model=model)
+        await Runner.run(agent, QUESTION, run_config=recalling(session))
+        assert [it async for it in client.conversations.list()] == []  # recall begins none
+    assert past.builds == [None]
+    assert "heron" not in str(model.calls[0].input)
+
+
+async def test_a_run_goes_on_where_nothing_can_be_recalled(
+    memory: AsyncClient, past: Past, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = RecollectSession("alex", memory)
+    await session.add_items([{"role": "user", "content": "Hi"}])
+    model = ScriptedModel([[assistant_message("I do not know.")]])
+    agent, config = Agent(name="ops", model=model), recalling(session, budget=-1)
+    result = await Runner.run(agent, QUESTION, session=session, run_config=config)
+    assert result.final_output == "I do not know."
+    [line] = [it.getMessage() for it in caplog.records if it.name == "recollect.recall"]
+    assert f"session 'alex' (conversation: {past.builds[0]}): budget.total" in line

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from recollect import Client, Message, Role
 
+from tests.adapters.conftest import QUESTION, Past
 from tests.conftest import RunningServer
 from tests.server.conftest import files_with
 
@@ -15,6 +16,7 @@ from pydantic_ai.messages import (  # noqa: E402
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    SystemPromptPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -107,3 +109,63 @@ def test_a_result_without_its_call_is_kept_and_another_programs_words_are_read(
     first, *others = history.load()
     assert first == orphan
     assert [it.parts[0].content for it in others] == ["by the way", "Yes?"]  # type: ignore[union-attr]
+
+
+def recalled_of(requests: list[Any]) -> list[str]:
+    """Return the text that each request to a model begins with, if it was recalled."""
+    first = [it[0].parts[0] for it in requests]
+    return [it.content if isinstance(it, SystemPromptPart) else "" for it in first]
+
+
+def recalling_agent(history: RecollectHistory, requests: list[Any], **recall: Any) -> Any:
+    """Return an agent whose model calls a tool once in each run, and notes its requests."""
+
+    def noted(messages: Any, info: Any) -> Any:
+        requests.append(messages)
+        return answer(messages, info)
+
+    agent = Agent(FunctionModel(noted), capabilities=[history.recalling(**recall)])
+
+    @agent.tool_plain
+    def disk(path: str) -> str:
+        return path
+
+    return agent
+
+
+def test_a_run_recalls_once_a_turn_and_keeps_nothing_of_it(client: Client, past: Past) -> None:
+    history, requests = RecollectHistory(client, "alex"), list[Any]()
+    assert history.conversation_id is None
+    agent = recalling_agent(history, requests)
+    for number in (1, 2):
+        result = agent.run_sync(QUESTION, message_history=history.load())
+        earlier = history.load()
+        history.keep(result.new_messages())
+        texts = recalled_of(requests)
+        assert [past.is_in(it) for it in texts] == [True] * 2 * number
+        assert result.all_messages() == [*earlier, *result.new_messages()]
+        assert len(history.load()) == 4 * number
+    assert past.builds == [None, history.conversation_id]
+    stored = client.conversations.load(str(history.conversation_id)).messages
+    assert "heron" not in "".join(f"{it.content}{it.metadata}" for it in stored)
+
+
+def test_another_person_is_a_stranger_to_a_run(server: RunningServer, past: Past) -> None:
+    with Client(server.target, space="sam") as client:
+        requests = list[Any]()
+        recalling_agent(RecollectHistory(client, "alex"), requests).run_sync(QUESTION)
+    assert past.builds == [None]
+    assert recalled_of(requests) == ["", ""]
+
+
+def test_a_run_goes_on_where_nothing_can_be_recalled(
+    client: Client, past: Past, caplog: pytest.LogCaptureFixture
+) -> None:
+    history, requests = RecollectHistory(client, "alex"), list[Any]()
+    history.keep([ModelRequest.user_text_prompt("Hi"), ModelResponse(parts=[TextPart("Hi.")])])
+    result = recalling_agent(history, requests, budget=-1).run_sync(QUESTION)
+    assert "zeppelin" in result.output
+    assert recalled_of(requests) == ["", ""]
+    [line] = [it.getMessage() for it in caplog.records if it.name == "recollect.recall"]
+    assert past.builds == [history.conversation_id]
+    assert f"session 'alex' (conversation: {history.conversation_id}): budget.total" in line

@@ -61,7 +61,7 @@ def shown(server: RunningServer) -> Callable[..., int]:
 
 def test_the_blocks_of_langgraphs_guide_print_what_it_says(shown: Any) -> None:
     model = SimpleNamespace(invoke=lambda messages: AIMessage(f"{len(messages)}"))
-    assert shown("adapters", 3, "LangGraph", model=model) == 2
+    assert shown("adapters", 4, "LangGraph", model=model) == 2
     assert "create_react_agent" not in (GUIDES / "adapters.md").read_text()  # LangGraph drops it
 
 

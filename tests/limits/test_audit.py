@@ -84,6 +84,20 @@ def test_denials_and_administrative_calls_are_recorded_and_others_are_not(limite
     ]
 
 
+def test_each_change_of_a_lasting_fact_is_recorded_without_its_text(limited: Start) -> None:
+    server = limited()
+    agent = server.caller()
+    change = recall_service_pb2.SetAnchorRequest(key="home.city", value="Bonn")
+    assert agent.outcome("RecallService.SetAnchor", change) == "OK"
+    removal = recall_service_pb2.DeleteAnchorRequest(key="home.city")
+    assert agent.outcome("RecallService.DeleteAnchor", removal) == "OK"
+    common = {"token": server.ids[agent], "kind": "brain", "space": "default"}
+    assert records(server.server.data_dir) == [
+        {"time": NOON, "method": f"RecallService.{name}", "outcome": "OK", **common}
+        for name in ("SetAnchor", "DeleteAnchor")
+    ]
+
+
 def test_denials_of_reflection_are_recorded(limited: Start) -> None:
     server = limited()
     stub: Any = reflection_pb2_grpc.ServerReflectionStub(server.stranger().channel)

@@ -25,7 +25,7 @@ from tests.mcp.test_http import ACCEPT, INITIALIZE
 from tests.programs import BRIDGE, Forked, ran
 from tests.waiting import until
 
-ALL = ["search_conversations", "fetch_context", "recent_conversations", "get_context"]
+ALL = ["search_conversations", "fetch_context", "recent_conversations", "get_context", "list_facts"]
 OWN = "a-token-of-the-bridges-own-2f7c"
 
 

@@ -16,7 +16,7 @@ from tests.conftest import RunningServer, Start
 from tests.mcp.conftest import UNKNOWN, called, over_http, refused
 from tests.mcp.test_access import ALL, listening, token_of, tools_of
 
-WRITING = ["remember", "append_messages"]
+WRITING = ["remember", "correct", "forget", "append_messages"]
 
 
 async def test_the_newest_conversations_are_resources_with_their_last_turns(
@@ -107,10 +107,16 @@ async def test_with_leave_an_agent_remembers_and_appends(
             tools = {it.name: it for it in (await mcp.list_tools()).tools}
             assert list(tools) == [*ALL, *WRITING]
             hints = [tools[name].annotations for name in (ALL[0], *WRITING)]
-            assert [it and it.read_only_hint for it in hints] == [True, False, False]
-            await called(mcp, "remember", key="home.city", value="Berlin")
+            assert [it and it.read_only_hint for it in hints] == [True] + [False] * 4
+            assert [it and it.destructive_hint for it in hints] == [False] * 3 + [True, False]
+            remembered = await called(mcp, "remember", key="home.city", value="Berlin")
             [anchor] = client.recall.list_anchors()
             assert (anchor.key, anchor.value) == ("home.city", "Berlin")
+            [fact] = (await called(mcp, "list_facts"))["facts"]
+            assert (fact["fact"], fact["text"]) == ("home.city", "Berlin")
+            undo = remembered["undo"]
+            assert (await called(mcp, undo["tool"], **undo["arguments"]))["before"] == "Berlin"
+            assert client.recall.list_anchors() == ()
             messages = [
                 {"role": "user", "content": "We ship on Friday."},
                 {"role": "assistant", "content": "Noted."},

@@ -16,7 +16,9 @@ from tests.mcp.conftest import called, over_http, over_stdio, refused
 
 Talked = Callable[..., Conversation]
 
-TOOLS = ("search_conversations", "fetch_context", "recent_conversations", "get_context")
+TOOLS = (
+    "search_conversations", "fetch_context", "recent_conversations", "get_context", "list_facts"
+)  # fmt: skip
 
 
 async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> None:
@@ -29,6 +31,7 @@ async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> N
         "fetch_context": {"conversationId", "turnRange"},
         "recent_conversations": {"channel", "dateRange", "limit"},
         "get_context": {"conversationId", "message", "maxTokens"},
+        "list_facts": {"includePast", "limit", "offset"},
     }
     for name in ("DateRange", "TurnRange"):
         [schema] = [
@@ -244,7 +247,10 @@ async def test_a_turn_that_is_too_long_is_cut_and_its_resource_has_all_of_it(
             assert whole.startswith(shown)
             assert len(shown) > 9_000
             assert mark
-            assert note == f"{len(whole) - len(shown)} more characters: read the resource {where}]"
+            assert (
+                note
+                == f"{len(whole) - len(shown)} more characters: over MCP read the resource {where}]"
+            )
         assert size(answer) < MAX_CHARACTERS + 300
         _, template = (await mcp.list_resource_templates()).resource_templates
         assert template.uri_template == "recollect://{conversationId}/turns/{turn}"

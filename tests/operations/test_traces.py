@@ -16,10 +16,13 @@ from typing import Any
 import grpc
 import pytest
 from opentelemetry import trace as api_of_traces
+from opentelemetry.exporter.otlp.proto.http import trace_exporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from recollect import AsyncClient, Client
 from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server import app
 from recollect_server.app.tracing import Tracing
@@ -32,6 +35,13 @@ from tests.operations.conftest import OBSERVED, scrape, token
 from tests.server.conftest import Connect, code_of, user
 from tests.waiting import until, until_embedded
 
+GEN_AI = (
+    "gen_ai.operation.name",
+    "gen_ai.conversation.id",
+    "gen_ai.memory.record.count",
+    "gen_ai.retrieval.documents",
+    "error.type",
+)
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED, UNSAMPLED = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
 
@@ -73,8 +83,8 @@ class Collector:
         return span
 
 
-def attributes(span: Any) -> dict[str, str]:
-    return {it.key: it.value.string_value for it in span.attributes}
+def attributes(span: Any) -> dict[str, str | int]:
+    return {it.key: it.value.string_value or it.value.int_value for it in span.attributes}
 
 
 @pytest.fixture
@@ -113,6 +123,9 @@ def test_a_call_and_its_steps_are_spans_of_its_callers_trace(
         "rpc.method": "AppendTurn",
         "rpc.grpc.status_code": "OK",
         "recollect.request": "req-1",
+        "gen_ai.operation.name": "create_memory",
+        "gen_ai.conversation.id": name,
+        "gen_ai.memory.record.count": 1,
     }
     steps = [it for it in collector.spans if it.parent_span_id == call.span_id]
     assert [it.name for it in steps] == ["lock", "write", "index"]
@@ -122,8 +135,55 @@ def test_a_call_and_its_steps_are_spans_of_its_callers_trace(
     assert below == {"question", "words", "vectors", "ranking"}
     refused = collector.spans[-1]
     assert attributes(refused)["rpc.grpc.status_code"] == "INVALID_ARGUMENT"
+    assert "gen_ai.conversation.id" not in attributes(refused)  # it is a text of the caller's
     assert b"zebra" not in collector.text
-    assert name.encode() not in collector.text
+
+
+def test_calls_of_memory_carry_opentelemetrys_attributes_for_generative_ai(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = InMemorySpanExporter()
+    monkeypatch.setattr(trace_exporter, "OTLPSpanExporter", lambda endpoint: memory)  # noqa: ARG005
+    server = start_server(traces="http://collector:4318")
+    service = connect(server)
+    name = service.turn(service.create().id, "the heron is a database", "Noted.").conversation.id
+    hits = service.search("heron").hits
+    cold = service.recall.BuildContext(
+        recall_api.BuildContextRequest(message="Which database is the heron?")
+    ).cold
+    service.recall.SetAnchor(recall_api.SetAnchorRequest(key="home", value="Bonn"))
+    service.recall.DeleteAnchor(recall_api.DeleteAnchorRequest(key="home"))
+    service.recall.ListAnchors(recall_api.ListAnchorsRequest())
+    assert code_of(lambda: service.search("")) == "INVALID_ARGUMENT"
+    server.stop()
+    spans = memory.get_finished_spans()
+    shown = [
+        (str(it.name).partition("/")[2], rest)
+        for it in spans
+        if (rest := {key: value for key, value in (it.attributes or {}).items() if key in GEN_AI})
+    ]
+
+    def scores(records: Any) -> str:
+        return json.dumps(
+            [
+                {"id": f"{name}/{getattr(it, 'message', it).sequence}", "score": round(it.score, 4)}
+                for it in records
+            ]
+        )
+
+    create, search = {GEN_AI[0]: "create_memory"}, {GEN_AI[0]: "search_memory"}
+    assert shown == [
+        ("Create", {**create, GEN_AI[1]: name, GEN_AI[2]: 0}),
+        ("AppendTurn", {**create, GEN_AI[1]: name, GEN_AI[2]: 2}),
+        ("Search", {**search, GEN_AI[2]: len(hits), GEN_AI[3]: scores(hits)}),
+        ("BuildContext", {**search, GEN_AI[2]: len(cold), GEN_AI[3]: scores(cold)}),
+        ("SetAnchor", {GEN_AI[0]: "upsert_memory"}),
+        ("DeleteAnchor", {GEN_AI[0]: "delete_memory", GEN_AI[2]: 1}),
+        ("Search", {**search, GEN_AI[4]: "INVALID_ARGUMENT"}),
+    ]
+    assert hits[0].score > 0
+    assert cold
+    assert "heron" not in " ".join(it.to_json() for it in spans)
 
 
 def test_notes_are_traced_and_counted_behind_the_calls(

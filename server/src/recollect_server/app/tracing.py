@@ -2,9 +2,14 @@
 go to a collector by OTLP over HTTP.
 
 Spans are made by hand: OpenTelemetry's interceptor for gRPC costs a third of a call. A call that is
-not sampled makes no spans of steps. A trace holds ids of requests and tokens, and never a text.
+not sampled makes no spans of steps. A trace holds ids of requests, tokens and conversations, and
+never a text.
+
+Calls that read or write memory carry the attributes of OpenTelemetry's conventions for generative
+AI (open-telemetry/semantic-conventions-genai, docs/gen-ai/gen-ai-spans.md, status Development).
 """
 
+import json
 import logging
 import os
 import threading
@@ -16,6 +21,7 @@ import structlog
 
 from recollect_server import __version__
 from recollect_server.app.folder import CannotStart
+from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.telemetry import (
     CALL,
     TRACEPARENT,
@@ -23,6 +29,7 @@ from recollect_server.domain.telemetry import (
     Step,
     Telemetry,
 )
+from recollect_server.transport.handling import conversation_of
 
 log = structlog.get_logger("recollect.traces")
 
@@ -31,6 +38,23 @@ _EXTRA = "pip install 'recollect-server[otel]'"
 _STOP_SECONDS = 2.0  # that a stop waits for the last spans to reach the collector
 _FAULTS = {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
 """Codes that OpenTelemetry counts as errors of a server."""
+_MEMORY = {
+    "ConversationService.Create": ("create_memory", "messages"),
+    "ConversationService.AppendTurn": ("create_memory", "messages"),
+    "ChannelService.Receive": ("create_memory", ""),
+    "RecallService.Search": ("search_memory", "hits"),
+    "RecallService.BuildContext": ("search_memory", "cold"),
+    "RecallService.SetAnchor": ("upsert_memory", ""),
+    "RecallService.DeleteAnchor": ("delete_memory", "anchors"),
+    "RecallService.RemoveProfileStatement": ("delete_memory", ""),
+    "ConversationService.RedactMessage": ("delete_memory", ""),
+    "ConversationService.Delete": ("delete_memory", ""),
+    "ConversationService.DeleteMany": ("delete_memory", ""),
+}
+"""Value of `gen_ai.operation.name` by method, and the field of request or answer that has the
+records of the operation; empty: they are not counted.
+"""
+_MOST_SCORES = 100  # of a span; a context may hold thousands of messages
 
 
 class _Troubles(logging.Handler):
@@ -112,8 +136,30 @@ class Tracing(Telemetry):
         for name, value in (("request", ids.request), ("token", ids.token)):
             if value:
                 span.set_attribute(f"recollect.{name}", value)
+        if code != "OK":
+            span.set_attribute("error.type", code)
         if code in _FAULTS:
             span.set_status(self._trace.StatusCode.ERROR, code)
+
+    def memory(self, method: str, request: object, answer: object) -> None:
+        """Note which records a call read or wrote in its span: ids and scores, no text."""
+        ids = CALL.get()
+        span: Any = None if ids is None else ids.span
+        if span is None or method not in _MEMORY:
+            return
+        operation, field = _MEMORY[method]
+        span.set_attribute("gen_ai.operation.name", operation)
+        if is_conversation_id(conversation := conversation_of(request, answer)):
+            span.set_attribute("gen_ai.conversation.id", conversation)
+        records = getattr(answer, field, getattr(request, field, None))
+        if records is not None:
+            span.set_attribute("gen_ai.memory.record.count", len(records))
+        if operation == "search_memory" and records:
+            documents = [
+                {"id": f"{it.conversation_id}/{_sequence_of(it)}", "score": round(it.score, 4)}
+                for it in records[:_MOST_SCORES]
+            ]
+            span.set_attribute("gen_ai.retrieval.documents", json.dumps(documents))
 
     def stop(self) -> None:
         """Send the last spans, as long as that takes no more than seconds."""
@@ -139,6 +185,11 @@ class Tracing(Telemetry):
             # The name alone: a text of an error may hold what was said.
             span.set_status(self._trace.StatusCode.ERROR, type(error).__name__)
         span.end()
+
+
+def _sequence_of(record: Any) -> int:
+    """Return the line of a hit of a search, or of a message of a context."""
+    return int(getattr(record, "message", record).sequence)
 
 
 class _Spanned:

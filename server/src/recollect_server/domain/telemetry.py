@@ -129,6 +129,9 @@ class Telemetry:
     def call(self, method: str, code: str, seconds: float) -> None:
         """Note a call that is over, or a stream that is open. `method` is `Service.Method`."""
 
+    def memory(self, method: str, request: object, answer: object) -> None:
+        """Note which records a call that is over read or wrote. `answer` is None if it failed."""
+
 
 _NOTHING: AbstractContextManager[object] = nullcontext()
 UNMEASURED = Telemetry()

@@ -66,6 +66,7 @@ ADMINISTRATIVE = frozenset(
         "ConversationService.DeleteMany",
         "ConversationService.RedactMessage",
         "ConversationService.RegenerateNotes",
+        "RecallService.SetAnchor",
         "RecallService.DeleteAnchor",
         "RecallService.RemoveProfileStatement",
         "CheckpointService.RemoveRecords",
@@ -87,7 +88,9 @@ ADMINISTRATIVE = frozenset(
         "AdminService.RotateToken",
     }
 )
-"""Calls that delete data or change who is trusted: each has a line in the log at `info`."""
+"""Calls that delete data, or change lasting facts or who is trusted: each has a line in the log at
+`info`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ class CallLog:
         """
         if self.telemetry is not UNMEASURED:
             self.telemetry.call(method, "OK" if failed is None else code_of(failed), seconds)
+            self.telemetry.memory(method, request, answer)
         is_notable = failed is not None or seconds > self.slow.now or method in ADMINISTRATIVE
         if is_notable and not self.quiet:
             log.info("call", **_fields(method, request, answer, failed, seconds))
@@ -135,8 +139,7 @@ def _fields(
     """Return the fields of a call's line."""
     code = "OK" if failed is None else code_of(failed)
     fields: dict[str, Any] = {"method": method, "code": code, "ms": int(seconds * 100_000) / 100}
-    conversation = getattr(request, "conversation_id", "") or _conversation_of(answer)
-    if conversation:
+    if conversation := conversation_of(request, answer):
         fields["conversation"] = conversation[:64]
     elif communication := getattr(request, "communication_id", ""):
         fields["communication"] = communication[:64]
@@ -145,10 +148,12 @@ def _fields(
     return fields
 
 
-def _conversation_of(answer: ProtoMessage | None) -> str:
-    """Return the id of the conversation in an answer, or in a part of it; empty if there is
-    none.
+def conversation_of(request: object, answer: object) -> str:
+    """Return the id of the conversation in a request, or in an answer or a part of it; empty if
+    there is none.
     """
+    if conversation_id := getattr(request, "conversation_id", ""):
+        return str(conversation_id)
     for name in ("conversation", "command_reply"):
         part: Any = getattr(answer, name, None)
         if conversation_id := getattr(part, "id", "") or getattr(

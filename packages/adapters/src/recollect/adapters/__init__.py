@@ -5,6 +5,6 @@ and its stores, `anthropic` writes messages in the form of Anthropic's API; `goo
 `pydantic_ai` and `llama_index` keep the messages of those. They use the client as any program does.
 
 `items`, `packing` and `transcripts` store another toolkit's messages inside Recollect's, and these
-come back exactly. Nothing in the package imports an adapter: a program imports the one that it
-needs.
+come back exactly; `turn_recall` recalls for a turn. Nothing in the package imports an adapter: a
+program imports the one that it needs.
 """

@@ -1,8 +1,17 @@
-"""A session service of Google's Agent Development Kit. Needs the extra `recollect-client[adk]`.
+"""A session service and a memory service of Google's Agent Development Kit. Needs the extra
+`recollect-client[adk]`.
 
-    from recollect.adapters.google_adk import RecollectSessionService
+    from recollect.adapters.google_adk import RecollectMemoryService, RecollectSessionService
 
-    runner = Runner(agent=agent, app_name="ops", session_service=RecollectSessionService(Client()))
+    client = Client()
+    memory = RecollectMemoryService(client, "alex")
+    agent = Agent(name="ops", model=model, tools=[memory.recalling()])
+    runner = Runner(
+        agent=agent,
+        app_name="ops",
+        session_service=RecollectSessionService(client),
+        memory_service=memory,
+    )
 
 A session is a conversation of the channel `adk`; an event is a message, and comes back as it was,
 but for partial ones and the state under `temp:`, which ADK keeps nowhere. State is not in the
@@ -13,6 +22,7 @@ its users', and one for each session. An event's state is stored before the even
 import asyncio
 import hashlib
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, unquote
@@ -22,8 +32,14 @@ from weakref import WeakValueDictionary
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
+from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.models.llm_request import LlmRequest
 from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
 from pydantic_core import to_jsonable_python
 
 from recollect import ArchiveFilter, CheckpointRecord, Client, Conversation, Party, Role, ToolCall
@@ -31,6 +47,7 @@ from recollect.adapters.checkpoint_values import Values, key_of, parts_of, recor
 from recollect.adapters.clients import blocking
 from recollect.adapters.packing import Path
 from recollect.adapters.transcripts import Transcript, Words, transcripts
+from recollect.adapters.turn_recall import Budget, Turn, TurnRecall
 
 CHANNEL = "adk"
 _AT_ONCE = 8  # calls for the state of sessions in a list
@@ -173,7 +190,7 @@ class RecollectSessionService(BaseSessionService):
         return stored or conversation
 
     def _transcript(self, place: _Place) -> Transcript:
-        return self._opened(Party(group_id=_group(*place[:2]), thread_id=place[2]))
+        return self._opened(_party(place))
 
     # State: a record for each name ----------------------------------------------------------------
 
@@ -204,6 +221,73 @@ class RecollectSessionService(BaseSessionService):
         return _named(self._values.below(_thread(place), "session/")) if place[2] else {}
 
 
+class RecollectMemoryService(BaseMemoryService):
+    """The memory of one user: all conversations of the client's space. Any other user is a stranger
+    to it. It calls in threads.
+    """
+
+    def __init__(
+        self, client: Client, user_id: str, *, budget: Budget = None, channel: str = CHANNEL
+    ) -> None:
+        """Recall with a client for the user whose space it calls. `budget` is that of
+        `build_context`; `channel` is that of the session service.
+        """
+        self._client = blocking(client)
+        self._user_id = user_id
+        self._budget = budget
+        self._recall = TurnRecall(budget)
+        self._opened = transcripts(client, channel, "adk")
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """Add nothing: the session service has stored the events, and they are found."""
+
+    async def search_memory(
+        self, *, app_name: str, user_id: str, query: str
+    ) -> SearchMemoryResponse:
+        """Return what was said before about a question as one entry; none for another user."""
+        text = ""
+        if user_id == self._user_id:
+            recall = TurnRecall(self._budget)
+            text = await asyncio.to_thread(
+                recall.text, self._client, f"{app_name}/{user_id}", Turn(0, query), lambda: None
+            )
+        part = types.Part(text=text)
+        entries = [MemoryEntry(content=types.Content(role="user", parts=[part]))]
+        return SearchMemoryResponse(memories=entries if text else [])
+
+    def recalling(self) -> BaseTool:
+        """Return a tool for `Agent(tools=[…])` that no model calls: it puts what was said before
+        about the user's newest message into the instructions of each request. No event has it.
+        """
+        return _Recalling(self._text)
+
+    def _text(self, context: ToolContext) -> str:
+        """Return the text for the turn of a tool's context."""
+        session = context.session
+        parts = (context.user_content and context.user_content.parts) or []
+        if session.user_id != self._user_id:
+            return ""
+        place = (session.app_name, session.user_id, session.id)
+        turn = Turn(context.invocation_id, "\n".join(it.text for it in parts if it.text))
+        find = self._opened(_party(place)).find
+        return self._recall.text(self._client, "/".join(place), turn, find)
+
+
+class _Recalling(BaseTool):
+    """The tool of a memory service that adds the text for a turn to each request."""
+
+    def __init__(self, text_of: Callable[[ToolContext], str]) -> None:
+        super().__init__(name="recollect", description="Adds what was said before.")
+        self._text_of = text_of
+
+    async def process_llm_request(
+        self, *, tool_context: ToolContext, llm_request: LlmRequest
+    ) -> None:
+        text = await asyncio.to_thread(self._text_of, tool_context)
+        if text:
+            llm_request.append_instructions([text])
+
+
 def _session(place: _Place, conversation: Conversation, state: dict[str, Any]) -> Session:
     session = Session(app_name=place[0], user_id=place[1], id=place[2], state=state)
     return _seen(session, conversation)
@@ -230,6 +314,10 @@ def _named(stored: dict[str, bytes]) -> dict[str, Any]:
 
 def _group(app_name: str, user_id: str) -> str:
     return f"{quote(app_name, safe='')}/{quote(user_id, safe='')}"
+
+
+def _party(place: _Place) -> Party:
+    return Party(group_id=_group(*place[:2]), thread_id=place[2])
 
 
 def _thread(place: tuple[str, ...]) -> str:

@@ -5,6 +5,8 @@
 
     retriever = ChatMessageRetriever(RecollectChatMessageStore(Client()))
 
+`RecollectRecall` is a component that puts what was said before ahead of messages for a generator.
+
 Each `chat_history_id` is a conversation; a `ChatMessage` comes back as it was, with the id that the
 store gives it (`chat_message_id`), and its words are found by `client.recall.search`. One with an
 id that the conversation has is not written again.
@@ -15,15 +17,18 @@ from dataclasses import replace
 from typing import Any, Self, cast
 from urllib.parse import quote
 
-from haystack import default_from_dict, default_to_dict
+from haystack import component, default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage, ChatRole
 
 from recollect import AnchorDisposition, ArchiveFilter, Client, Message, Party, Role, ToolCall
 from recollect.adapters.packing import Path
 from recollect.adapters.transcripts import Kept, Transcript, Words, transcripts
+from recollect.adapters.turn_recall import TurnRecall, newest_turn
 
 CHANNEL = "haystack"
 _ID = "chat_message_id"
+_RECALLED = "recollect_recalled"
+"""In the metadata of a message that a store does not write: it was recalled, not said."""
 _ALL = ArchiveFilter.ALL
 _ROUND = 4  # messages of a round, as a guess
 
@@ -72,7 +77,7 @@ class RecollectChatMessageStore:
         ids = {it.meta.get(_ID) for it in stored}
         count, written = len(stored), []
         for it in messages:
-            if self._skips_system and it.is_from(ChatRole.SYSTEM):
+            if _RECALLED in it.meta or (self._skips_system and it.is_from(ChatRole.SYSTEM)):
                 continue
             if it.meta.get(_ID) is None:
                 it = replace(it, _meta={_ID: str(count), **it.meta})
@@ -107,7 +112,53 @@ class RecollectChatMessageStore:
             self._client.conversations.delete(it.id, anchors=AnchorDisposition.DELETE, force=True)
 
     def _of(self, chat_history_id: str) -> Transcript:
-        return self._opened(Party(group_id=f"/{quote(chat_history_id, safe='')}"))
+        return self._opened(_party(chat_history_id))
+
+
+@component
+class RecollectRecall:
+    """A component that puts what was said before about the user's newest message ahead of the
+    messages of a run, as a system message that no store writes.
+    """
+
+    def __init__(
+        self,
+        client: Client | None = None,
+        *,
+        channel: str = CHANNEL,
+        budget: int | None = None,
+    ) -> None:
+        """Recall with a client for the histories of a channel's store; without one the environment
+        says where the server is. `budget` is the total of `build_context`, in tokens.
+        """
+        self._client = Client() if client is None else client
+        self._settings = {"channel": channel, "budget": budget}
+        self._recall = TurnRecall(budget)
+        self._opened = transcripts(self._client, channel, "haystack")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings but for the client."""
+        return dict(default_to_dict(self, **self._settings))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Return a component of these settings."""
+        return cast(Self, default_from_dict(cls, data))
+
+    @component.output_types(messages=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], chat_history_id: str) -> dict[str, Any]:
+        """Return the messages of a history, behind what is recalled for the newest of the user."""
+        turn = newest_turn(
+            messages, lambda it: it.is_from(ChatRole.USER), lambda it: "\n".join(it.texts)
+        )
+        find = self._opened(_party(chat_history_id)).find
+        text = self._recall.text(self._client, chat_history_id, turn, find)
+        before = [ChatMessage.from_system(text, meta={_RECALLED: True})] if text else []
+        return {"messages": [*before, *messages]}
+
+
+def _party(chat_history_id: str) -> Party:
+    return Party(group_id=f"/{quote(chat_history_id, safe='')}")
 
 
 def _rounds(rows: list[Kept]) -> list[list[ChatMessage]]:

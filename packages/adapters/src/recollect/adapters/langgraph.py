@@ -27,6 +27,8 @@ What it maps, and what not:
   runs that are killed: `builder.compile(checkpointer=RecollectSaver(Client()))`, beside the two
   nodes or without them. Its checkpoints are in a log of their own for each thread, which is neither
   searched nor listed with conversations (`langgraph_saver`).
+- `recalling` makes a node that writes what was said before, in any thread, into the state's key
+  `recalled`: a text to begin the model's instructions with, and no message.
 - `RecallStore` is a `BaseStore`: `search` and `get` over all conversations, or those of one
   channel, in the namespace `conversations`. They are only to read. All other namespaces are those
   of your own values, which a `RecollectStore` keeps: a `BaseStore` by itself, with filters, vectors
@@ -36,8 +38,9 @@ What it maps, and what not:
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -61,6 +64,7 @@ from recollect.adapters.langchain import langchain_message, message_of, messages
 from recollect.adapters.langgraph_saver import RecollectSaver
 from recollect.adapters.langgraph_store import RecollectStore
 from recollect.adapters.recall_store import RecallStore
+from recollect.adapters.turn_recall import Budget, TurnRecall, newest_turn
 
 __all__ = [
     "HasMessages",
@@ -183,6 +187,13 @@ class RecollectMemory:
             messages[:0] = page.messages
         return loaded, messages
 
+    def recalling(self, budget: Budget = None) -> "RecallNode":
+        """Return a node that writes what was said before about the user's newest message into the
+        state's key `recalled`; an empty text if there is nothing. `budget` is that of
+        `build_context`. The messages of the state do not have it, and `keep` stores nothing of it.
+        """
+        return RecallNode(self._client, self._find, budget)
+
     def conversation_of(self, thread_id: str) -> Conversation | None:
         """Return the conversation of a thread; None before its first message. Raises
         RecollectError.
@@ -208,6 +219,24 @@ class RecollectMemory:
             party=Party(group_id=thread_id),
             request_id=_request_id("thread", self._channel, thread_id),
         )
+
+
+class RecallNode:
+    """A node that recalls once a turn. Graphs and threads may share it."""
+
+    def __init__(
+        self, client: Client, find: Callable[[str], Conversation | None], budget: Budget
+    ) -> None:
+        self._client = client
+        self._find = find
+        self._recall = TurnRecall(budget)
+
+    def __call__(self, state: HasMessages, config: RunnableConfig) -> dict[str, str]:
+        """Return the text for the newest turn of a state."""
+        turn = newest_turn(state["messages"], lambda it: it.type == "human", lambda it: it.text)
+        thread = _thread(config)
+        find = partial(self._find, thread)
+        return {"recalled": self._recall.text(self._client, thread, turn, find)}
 
 
 class _View:

@@ -8,6 +8,8 @@
     )
 
 The newer `Memory` takes `RecollectDBChatStore`, in the same way: both keep the same conversations.
+With `memory_blocks=[RecollectMemoryBlock(Client())]` it shows the model what was said before, under
+any key.
 
 Each key is a conversation; a `ChatMessage` comes back as it was, and its words are found by
 `client.recall.search`. A transcript only grows: `delete_message`, `delete_last_message` and
@@ -21,6 +23,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from llama_index.core.llms import ChatMessage
+from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from pydantic import PrivateAttr
@@ -29,6 +32,7 @@ from recollect import ArchiveFilter, Client, Message, Party, Role
 from recollect.adapters.clients import blocking
 from recollect.adapters.packing import Path
 from recollect.adapters.transcripts import Kept, Transcript, Words, transcripts
+from recollect.adapters.turn_recall import Budget, TurnRecall, newest_turn
 
 CHANNEL = "llama-index"
 _STATUS = "recollectStatus"
@@ -188,6 +192,40 @@ class RecollectDBChatStore(AsyncDBChatStore):
         if rows:
             await asyncio.to_thread(self._of(key).take_back, sequences, archives=archives)
         return [_chat_message(it) for it in rows]
+
+
+class RecollectMemoryBlock(BaseMemoryBlock[str]):
+    """A block for `Memory.from_defaults(memory_blocks=[…])` with what was said before about the
+    user's newest message. The memory stores nothing of it.
+    """
+
+    name: str = "recollect"
+    _client: Client = PrivateAttr()
+    _recall: TurnRecall = PrivateAttr()
+    _of: Callable[[str], Transcript] = PrivateAttr()
+
+    def __init__(
+        self, client: Client, *, budget: Budget = None, channel: str = CHANNEL, **fields: Any
+    ) -> None:
+        """Recall with a client for the keys of a channel's store. `budget` is that of
+        `build_context`; other fields are those of LlamaIndex's blocks.
+        """
+        super().__init__(**fields)
+        self._client = blocking(client)
+        self._recall = TurnRecall(budget)
+        self._of = _transcripts(client, channel)
+
+    async def _aget(
+        self, messages: list[ChatMessage] | None = None, session_id: str = "", **_: Any
+    ) -> str:
+        turn = newest_turn(
+            messages or [], lambda it: it.role.value == "user", lambda it: it.content or ""
+        )
+        find = self._of(session_id).find
+        return await asyncio.to_thread(self._recall.text, self._client, session_id, turn, find)
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        """Take no messages: the chat store has them, and they are found."""
 
 
 def _keys(client: Client, channel: str) -> list[str]:

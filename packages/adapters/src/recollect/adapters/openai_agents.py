@@ -43,8 +43,6 @@ from recollect import (
     AppendedTurn,
     ArchiveFilter,
     AsyncClient,
-    ContextBudget,
-    ContextFormat,
     Conversation,
     InvalidArgument,
     LoadedConversation,
@@ -70,6 +68,7 @@ from recollect.adapters.items import (
     what_it_takes_back,
     without_call,
 )
+from recollect.adapters.turn_recall import Budget, TurnRecall, newest_turn
 
 CHANNEL = "agents"
 _PAGE = 10  # turns of the first page, where few items are wanted
@@ -188,34 +187,21 @@ class RecollectSession(SessionABC):
             )
 
     def recalling(
-        self, budget: ContextBudget | int | None = None
+        self, budget: Budget = None
     ) -> Callable[[CallModelData[Any]], Awaitable[ModelInputData]]:
         """Return a filter for `RunConfig(call_model_input_filter=…)` that puts what was said before
         about the user's newest message ahead of the items. `budget` is that of `build_context`.
 
-        The session stores nothing of it. Raises RecollectError.
+        The session stores nothing of it.
         """
-        recalled: dict[tuple[int, str], str] = {}
+        recall = TurnRecall(budget)
 
         async def put_before(data: CallModelData[Any]) -> ModelInputData:
             items = data.model_data.input
-            questions = [it for it in items if cast(Item, it).get("role") == "user"]
-            if not questions:
-                return data.model_data
-            question = messages_of(cast(Item, dict(questions[-1])))[0].content
-            key = (len(questions), question)  # the same while the agent calls its tools
-            if key not in recalled:
-                conversation = await self._current() or await self._begin(1)
-                context = await self._client.recall.build_context(
-                    conversation.id,
-                    question,
-                    budget=budget,
-                    format=ContextFormat.RECALL_BLOCK,
-                )
-                recalled.clear()
-                recalled[key] = context.rendered
-            if recalled[key]:
-                before: Any = {"role": "system", "content": recalled[key]}
+            turn = newest_turn(items, _is_users, _words)
+            text = await recall.atext(self._client, self.session_id, turn, self._current)
+            if text:
+                before: Any = {"role": "system", "content": text}
                 items = [before, *items]
             return ModelInputData(input=items, instructions=data.model_data.instructions)
 
@@ -457,6 +443,15 @@ class _End:
 
 def _place(message: Message, index: int = 0) -> Place:
     return message.turn_number, message.sequence, index
+
+
+def _is_users(item: TResponseInputItem) -> bool:
+    return cast(Item, item).get("role") == "user"
+
+
+def _words(item: TResponseInputItem) -> str:
+    """Return the words of a user's item, and all of another one, of which some cannot be stored."""
+    return messages_of(cast(Item, dict(item)))[0].content if _is_users(item) else repr(item)
 
 
 def _theirs(placed: _Placed) -> TResponseInputItem:

@@ -13,8 +13,13 @@ _FIELDS = {
     "date_range": "dateRange",
     "after": "dateRange.from",
     "before": "dateRange.to",
+    "source.conversation_id": "source.conversationId",
 }
 """The contract's names, in those of the tools."""
+
+
+class WrongArgument(Exception):
+    """An argument is not what the tool takes. The text names it."""
 
 
 def sentence(error: RecollectError, target: str) -> str:

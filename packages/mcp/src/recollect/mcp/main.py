@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--insecure", action="store_true", help=text)
     text = "the tools to offer, separated by commas [those that the token allows]"
     parser.add_argument("--tools", metavar="NAME,…", help=text)
-    text = "offer the tools that write, too: remember and append_messages"
+    text = "offer the tools that write, too: remember, correct, forget and append_messages"
     parser.add_argument("--write", action="store_true", help=text)
     text = "speak streamable HTTP at HOST:PORT/mcp, instead of stdio"
     http = parser.add_argument_group(
@@ -72,9 +72,10 @@ def main() -> None:
 def _serve(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Serve as the arguments ask. Ends the program where that fails."""
     from recollect.mcp import server
+    from recollect.mcp.definitions import TOOLS, WRITING
     from recollect.mcp.http import TOKEN, HttpOptions
 
-    choices = (*server.TOOLS, *(server.WRITING if arguments.write else ()))
+    choices = (*TOOLS, *(WRITING if arguments.write else ()))
     offered = _names(arguments.tools, choices, parser)
     access = {name: getattr(arguments, name) for name in _ACCESS}
     options = None

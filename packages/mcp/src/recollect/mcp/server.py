@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,17 +12,16 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel, ValidationError
 
 from recollect import AsyncClient, RecollectError, __version__
-from recollect.mcp import prompts, shapes, tools
+from recollect.mcp import definitions, prompts
 from recollect.mcp.bounds import LISTING_TIMEOUT
 from recollect.mcp.changes import Subscriptions
+from recollect.mcp.definitions import EVERY, TOOLS, Tool, ToolError
 from recollect.mcp.errors import sentence
 from recollect.mcp.http import HttpOptions, serve_http
 from recollect.mcp.resources import Resources
 from recollect.mcp.stdio import standard_streams
-from recollect.mcp.tools import WrongArgument
 
 _PROGRESS_SECONDS = 1.0
 """Between two reports that a call of a tool still runs."""
@@ -32,84 +31,6 @@ _INSTRUCTIONS = (
     " something the user may have told you, and read the turns around what you found before you"
     " rely on it."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Tool:
-    title: str
-    description: str
-    takes: type[BaseModel]
-    answers: type[BaseModel]
-    run: Callable[[AsyncClient, Any], Awaitable[BaseModel]]
-    scope: str = "recall"
-    """The scope that the calls of the tool need."""
-    writes: bool = False
-
-
-TOOLS = {
-    "search_conversations": _Tool(
-        "Search conversations",
-        "Search the user's past conversations by words and by meaning. Answers the"
-        " conversations and the messages that fit best,"
-        " each with the turns to read on with fetch_context.",
-        shapes.Search,
-        shapes.Found,
-        tools.search_conversations,
-    ),
-    "fetch_context": _Tool(
-        "Fetch context",
-        "Read turns of a past conversation word for word: those around something that"
-        " search_conversations found, or the last 10."
-        " A turn is one message of the user's and everything that was done and said in answer.",
-        shapes.FetchContext,
-        shapes.Fetched,
-        tools.fetch_context,
-    ),
-    "recent_conversations": _Tool(
-        "Recent conversations",
-        "Browse the user's past conversations by time, the newest first, with their notes. For"
-        " questions that name no subject to"
-        ' search for, as "what did we talk about yesterday?".',
-        shapes.RecentConversations,
-        shapes.Recent,
-        tools.recent_conversations,
-    ),
-    "get_context": _Tool(
-        "Get context",
-        "Go on with a past conversation, or begin a new one: one block with what is known of the"
-        " user, the conversation's newest turns and its summary, and what was said elsewhere about"
-        " the message to be answered.",
-        shapes.GetContext,
-        shapes.Context,
-        tools.get_context,
-    ),
-}
-
-WRITING = {
-    "remember": _Tool(
-        "Remember",
-        "Keep a lasting fact about the user, so that every agent of theirs knows it from now on."
-        " Only what the user said or would say again next month, and no secrets.",
-        shapes.Remember,
-        shapes.Remembered,
-        tools.remember,
-        "anchors.write",
-        writes=True,
-    ),
-    "append_messages": _Tool(
-        "Append messages",
-        "Store messages at the end of a conversation, or as a new one, word for word. They cannot"
-        " be changed later.",
-        shapes.AppendMessages,
-        shapes.Appended,
-        tools.append_messages,
-        "conversations.write",
-        writes=True,
-    ),
-}
-"""Tools that are offered only where `--write` asks for them."""
-
-_EVERY = TOOLS | WRITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,32 +106,20 @@ class _Tools:
     ) -> types.ListToolsResult:
         """Answer the list of tools."""
         return types.ListToolsResult(
-            tools=[_described(name, _EVERY[name]) for name in await self._allowed()]
+            tools=[_described(name, EVERY[name]) for name in await self._allowed()]
         )
 
     async def call(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Call a tool, and answer what it returns or why it failed."""
-        tool = _EVERY.get(params.name) if params.name in self._offered else None
-        if tool is None:
-            return _failed(f"no such tool: {params.name}. There are {', '.join(self._offered)}.")
         try:
-            request = tool.takes.model_validate(params.arguments or {})
             async with _progress(context, self._bridge):
-                answer = await tool.run(self._client, request)
-        except ValidationError as error:
-            return _failed(
-                "; ".join(
-                    f"{'.'.join(map(str, it['loc'])) or 'arguments'}: {it['msg']}"
-                    for it in error.errors()
+                structured = await definitions.run(
+                    self._client, params.name, params.arguments, self._offered, self._bridge.target
                 )
-            )
-        except WrongArgument as error:
+        except ToolError as error:
             return _failed(str(error))
-        except RecollectError as error:
-            return _failed(sentence(error, self._bridge.target))
-        structured = answer.model_dump(mode="json", by_alias=True)
         text = types.TextContent(type="text", text=json.dumps(structured, ensure_ascii=False))
         return types.CallToolResult(content=[text], structured_content=structured)
 
@@ -220,7 +129,7 @@ class _Tools:
             caller = await self._client.access.who_am_i(timeout=LISTING_TIMEOUT)
         except RecollectError:  # the tools that are called say what is wrong
             return list(self._offered)
-        return [name for name in self._offered if _EVERY[name].scope in caller.scopes]
+        return [name for name in self._offered if caller.scopes.issuperset(EVERY[name].scopes)]
 
 
 class _Prompts:
@@ -277,17 +186,17 @@ async def _progress(context: ServerRequestContext[Any], bridge: Bridge) -> Async
         reporting.cancel()
 
 
-def _described(name: str, tool: _Tool) -> types.Tool:
+def _described(name: str, tool: Tool) -> types.Tool:
     return types.Tool(
         name=name,
         title=tool.title,
         description=tool.description,
-        input_schema=tool.takes.model_json_schema(by_alias=True),
+        input_schema=definitions.schema_of(tool),
         output_schema=tool.answers.model_json_schema(by_alias=True, mode="serialization"),
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=not tool.writes,
-            destructive_hint=False,
+            destructive_hint=tool.deletes,
             idempotent_hint=not tool.writes,
             open_world_hint=False,
         ),

@@ -11,6 +11,12 @@ class _Input(BaseModel):
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
 
 
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+    )
+
+
 class _Output(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
@@ -70,6 +76,18 @@ When = Annotated[
 ]
 
 
+Value = Annotated[
+    str, Field(min_length=1, max_length=1000, description="The fact, in a few words.")
+]
+FactName = Annotated[
+    str,
+    Field(
+        pattern=r"^([a-z0-9_.-]{1,64}|conv-[0-9A-Z]{26}\.[0-9]+\.[0-9]+)$",
+        description="The fact's name, as list_facts has it.",
+    ),
+]
+
+
 class Search(_Input):
     """The arguments of `search_conversations`."""
 
@@ -118,6 +136,23 @@ class RecentConversations(_Input):
     limit: Limit = 10
 
 
+class FactSource(_Part):
+    """The message that a fact is from."""
+
+    conversation_id: str = Field(min_length=1, description="The conversation, as `conv-01HQ…`.")
+    sequence: int = Field(ge=1, description="The line of the message in its transcript.")
+
+
+class ListFacts(_Input):
+    """The arguments of `list_facts`."""
+
+    include_past: bool = Field(
+        False, description="Facts that hold no longer, too, each with the time of its end."
+    )
+    limit: int = Field(100, ge=1, le=200, description="How many at the most.")
+    offset: int = Field(0, ge=0, description="How many to pass over.")
+
+
 class Remember(_Input):
     """The arguments of `remember`."""
 
@@ -126,7 +161,23 @@ class Remember(_Input):
         description="A short name of the fact: lower-case letters, digits, `_`, `.` and `-`, as"
         " `home.city`. A value that the key has is superseded.",
     )
-    value: str = Field(min_length=1, description="The fact, in a few words.")
+    value: Value
+    source: Annotated[FactSource | None, BeforeValidator(_from_text)] = Field(
+        None, description="The message that the fact is from, where list_facts or an undo names it."
+    )
+
+
+class Correct(_Input):
+    """The arguments of `correct`."""
+
+    fact: FactName
+    value: Value
+
+
+class Forget(_Input):
+    """The arguments of `forget`."""
+
+    fact: FactName
 
 
 class Said(_Input):
@@ -318,11 +369,63 @@ class Recent(_Output):
     )
 
 
+class Fact(_Output):
+    """A lasting fact about the user."""
+
+    fact: str = Field(description="Its name, for correct and forget.")
+    text: str
+    kind: str = Field(
+        description="`fact` for one that an agent remembered or that was noted under a key; else"
+        " the subject of what the user said, as `instruction` or `health`."
+    )
+    since: str = Field(description="The time at which it was said or remembered.")
+    when: When
+    until: str | None = Field(description="The time of its end. Null while it holds.")
+    source: FactSource | None = Field(
+        description="The message that it is from. Null if none is known."
+    )
+
+
+class Facts(_Output):
+    """The answer of `list_facts`."""
+
+    facts: list[Fact]
+    total: int
+    degraded: str | None = Field(description="Why some may be missing. Null if none are.")
+    continuation: str | None = Field(
+        description="What was left out and how to ask for it. Null if nothing was."
+    )
+
+
+class Undo(_Output):
+    """A call that takes a change back."""
+
+    tool: str
+    arguments: dict[str, Any]
+
+    @classmethod
+    def of(cls, tool: str, **arguments: Any) -> Self:
+        """Return the call of a tool."""
+        return cls(tool=tool, arguments=arguments)
+
+
 class Remembered(_Output):
     """The answer of `remember`."""
 
     key: str
     value: str
+    undo: Undo | None = Field(
+        description="The call that takes it back. Null if the fact was as it is."
+    )
+
+
+class Changed(_Output):
+    """The answer of `correct` and of `forget`."""
+
+    fact: str = Field(description="Its name from now on.")
+    before: str = Field(description="The text that it had.")
+    after: str | None = Field(description="The text that it has. Null if it is forgotten.")
+    undo: Undo = Field(description="The call that takes it back.")
 
 
 class Appended(_Output):

@@ -18,16 +18,13 @@ from recollect._shared.moments import moment, readable, zone_of
 from recollect._shared.plain import plain, time_text
 from recollect.mcp import shapes
 from recollect.mcp.bounds import MAX_NOTES, choose, clipped
+from recollect.mcp.errors import WrongArgument
 
 LAST_TURNS = 10
 CHANNEL = "mcp"
 """Channel of the conversations that `append_messages` begins."""
 _MOST = 100
 _DOUBTFUL = 0.3  # a best score below it: most likely nothing answers
-
-
-class WrongArgument(Exception):
-    """An argument is not what the tool takes. The text names it."""
 
 
 def conversation_resource(conversation_id: str) -> str:
@@ -135,7 +132,7 @@ async def fetch_context(client: AsyncClient, request: shapes.FetchContext) -> sh
     )
     whole = resource_of(history.conversation_id, "{turn}")
     messages = [message for message in history.messages if not is_part(message)]
-    chosen = choose(messages, from_the_end=span is None, rest=f"read the resource {whole}")
+    chosen = choose(messages, from_the_end=span is None, rest=f"over MCP read the resource {whole}")
     notes = []
     if history.damaged_lines:
         notes.append(
@@ -143,7 +140,7 @@ async def fetch_context(client: AsyncClient, request: shapes.FetchContext) -> sh
         )
     if chosen.cut:
         notes.append(
-            f"Turn {chosen.cut[0]} is too long and was cut: the resource"
+            f"Turn {chosen.cut[0]} is too long and was cut: over MCP the resource"
             f" {whole.format(turn=chosen.cut[0])} has all of it."
         )
     left = shapes.Turns.of(*chosen.left) if chosen.left else None
@@ -229,12 +226,6 @@ async def recent_conversations(
         ],
         continuation=continuation,
     )
-
-
-async def remember(client: AsyncClient, request: shapes.Remember) -> shapes.Remembered:
-    """Set an anchor. Raises RecollectError."""
-    anchor = await client.recall.set_anchor(request.key, request.value)
-    return shapes.Remembered(key=anchor.key, value=anchor.value)
 
 
 async def append_messages(client: AsyncClient, request: shapes.AppendMessages) -> shapes.Appended:
