@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from recollect import Client, Message, Party, ToolCall, Usage
+from recollect import Client, Message, Party, Role, ToolCall, Usage
 from recollect_server import app
 from recollect_server.inference.weights import TOKENIZER, shipped
 from recollect_server.settings import Settings
@@ -45,6 +45,39 @@ def test_a_list_says_where_a_conversation_is_and_whether_it_was_read(
     page.wait_for_selector("text=Pinned to Hanan on WhatsApp")
     assert page.query_selector("textarea") is None
     page.wait_for_selector(f"#row-{it} .unread", state="detached")
+    page.close()
+
+
+def test_a_row_says_who_said_what_last(stage: Stage, window: Browsing) -> None:
+    page = window.tab()
+    page.wait_for_selector(".live-live", state="attached")
+    conversations = stage.client.conversations
+    party = Party(group_id="7", group_name="Flat hunters")
+    group = stage.conversation("In Ghent", "a flat", channel="discord", party=party)
+    words = page.locator(f"#row-{group} .row-meta")
+    expect = [("Assistant:", "About a flat: noted.")]
+    jonas = Message(role=Role.USER, content="I *saw* one", sender="77", sender_name="Jonas")
+    expect.append(("Jonas:", "I saw one"))
+    until(lambda: expect[0][1] in words.inner_text() or page.wait_for_timeout(20))
+    assert words.inner_text().split("\n") == ["Discord", "Flat hunters", *expect[0]]
+    turn = conversations.append_turn(group, [jonas])
+    until(lambda: expect[1][1] in words.inner_text() or page.wait_for_timeout(20))
+    assert words.inner_text().split("\n") == ["Discord", "Flat hunters", *expect[1]]
+    conversations.redact_message(group, turn.messages[0].sequence)
+    until(lambda: expect[0][1] in words.inner_text() or page.wait_for_timeout(20))
+    party = Party(contact="1", contact_name="Noor")
+    other = conversations.create("whatsapp", party=party, messages=[Message.user("Hello")])
+    own = conversations.create("web", messages=[Message.user("# مرحبا\n\n`make`")])
+    conversations.publish_delta(other.id, "d1", 0, "By nine")
+    page.wait_for_selector(f"#row-{own.id} .row-who")
+    assert page.inner_text(f"#row-{own.id} .row-meta").split("\n") == ["Web", "You:", "مرحبا make"]
+    direction = f"getComputedStyle(document.querySelector('#row-{own.id} .row-words')).direction"
+    assert page.evaluate(direction) == "rtl"
+    page.wait_for_selector(f"#row-{other.id} >> text=an answer is being written")
+    conversations.append_turn(other.id, [Message.assistant("By nine.")], draft_id="d1")
+    page.wait_for_selector(f"#row-{other.id} .row-who")
+    shown = page.inner_text(f"#row-{other.id} .row-meta").split("\n")
+    assert shown == ["WhatsApp", "Assistant:", "By nine."]
     page.close()
 
 

@@ -48,7 +48,7 @@ def test_what_is_said_while_a_transcript_is_read_is_shown(stage: Stage, window: 
     until(lambda: held or page.wait_for_timeout(20))
     answer = held[0].fetch()
     stage.client.conversations.append_turn(it, [Message.user("while it was read")])
-    page.wait_for_selector(f"#row-{it} >> text=2 turns")
+    page.wait_for_selector(f"#row-{it} >> text=while it was read")
     held[0].fulfill(response=answer)
     page.wait_for_selector(".message >> text=before >> nth=0")
     page.wait_for_selector(".message >> text=while it was read")

@@ -105,6 +105,7 @@ export const en = {
     groups: { active: "Active now", today: "Today", yesterday: "Yesterday", week: "This week", earlier: "Earlier" },
     unnamed: "New conversation",
     turns: (n: number) => count(n, "turn", "turns"),
+    you: "You",
     unread: "unread",
     unindexed: "not searched until its next message: a retention rule took it out",
     menu: (name: string) => `Actions for ${name}`,

@@ -13,6 +13,16 @@ export function oneLine(text: string): string {
   return text.replace(HIDDEN, (it) => (it === "\n" || it === "\t" ? " " : "\u2426"));
 }
 
+/** Return a line of Markdown without the marks that lists have no use for: those of headings, lists, quotes,
+ * emphasis, code and links. */
+export function withoutMarkup(line: string): string {
+  return line
+    .replace(/^(?:(?:#{1,6}|>|[-*+])\s+)+/, "")
+    .replace(/!?\[([^\]]*)\]\([^)]*\)?/g, "$1")
+    .replace(/\*{2,3}|~~|`+/g, "")
+    .replace(/(?<=^|\s)[*_](?=\S)|(?<=\S)[*_](?=[\s.,;:!?)]|$)/g, "");
+}
+
 const LETTER = /\p{L}/u;
 /** Letters that are written from right to left. */
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
