@@ -245,6 +245,7 @@ export const en = {
     noResult: "no result yet",
     failed: "failed",
     footnotes: "Footnotes",
+    formula: "Formula",
     footnote: (n: number) => `Footnote ${n}`,
     toText: "Back to the text",
     showLines: (n: number) => `Show all ${count(n, "line", "lines")}`,
