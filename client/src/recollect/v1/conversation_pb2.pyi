@@ -241,7 +241,7 @@ class Conversation(_message.Message):
     """True while it is archived (see ConversationService.Archive)."""
     unindexed: _builtins.bool
     """True while searches and the contexts of other conversations leave it out: a rule of retention
-    unindexed it. A message ends that. Load, Get and List are the same.
+    unindexed it. A message ends that. Load, Get and List are the same, but for `latest_message`.
     """
     name: _builtins.str
     """Its one name for people, for lists, headings and notifications: the title; else the subject of
@@ -303,7 +303,7 @@ class Conversation(_message.Message):
     @_builtins.property
     def latest_message(self) -> Global___MessagePreview:
         """The beginning of its newest message with text, for lists. Messages of tools and redacted ones
-        are passed over. Unset if there is none.
+        are passed over. Unset if there is none, and while `unindexed`.
         """
 
     def __init__(
