@@ -325,12 +325,12 @@ def test_an_answer_and_a_tool_say_what_they_cost_and_how_long_they_took(
         Message.assistant("Looking", timestamp=times[1], **spent),
         Message.tool("waves", tool_call_id="c1", timestamp=times[2]),
         Message.assistant("Waves", timestamp=times[3]),
-        Message.assistant("At once", timestamp=times[3]),
+        Message.assistant("At once", timestamp=times[3], cost=0.0213),
     ]
     it = stage.client.conversations.create("web", messages=messages).id
     page = window.tab(f"/c/{it}", wait=".message >> text=At once")
     spent_shown = [one.inner_text() for one in page.locator(".spent").all()]
-    assert spent_shown == ["1,204 → 88 tokens · $0.0031 · 2.1 s", "1 min"]
+    assert spent_shown == ["1,204 → 88 tokens · $0.0031 · 2.1 s", "1 min", "$0.02"]
     size = page.viewport_size
     page.set_viewport_size({"width": 390, "height": 800})  # what was spent cuts no name off
     cut = "all => all.filter((it) => it.scrollWidth > it.clientWidth).map((it) => it.innerText)"

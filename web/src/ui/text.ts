@@ -45,9 +45,13 @@ export function sizeOf(bytes: number): string {
   return bytes < 1_000_000 ? `${(bytes / 1000).toFixed(0)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
 
-/** Return a sum of dollars, small ones with the figures that tell them apart. */
+const CURRENCY = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" } as const;
+const sums = new Intl.NumberFormat("en", CURRENCY);
+const smallSums = new Intl.NumberFormat("en", { ...CURRENCY, maximumSignificantDigits: 2 });
+
+/** Return a sum of dollars, less than a cent with the figures that tell it apart. */
 export function dollars(sum: number): string {
-  return `$${sum.toFixed(sum < 1 ? 4 : 2)}`;
+  return (sum > 0 && sum < 0.01 ? smallSums : sums).format(sum);
 }
 
 /** Return the `maxLength` of a field for so many characters. A browser counts units of UTF-16, of
