@@ -259,7 +259,7 @@ function FilterBar() {
         <option value="">{t.sidebar.allChannels}</option>
         {[...channels].map((it) => <option key={it} value={it}>{channelName(it)}</option>)}
       </select>
-      {late.value && <late.value.TopicFilter />}
+      {late.value && !onlyConversation() && <late.value.TopicFilter />}
       <label class="check" title={t.sidebar.archived}>
         <input
           type="checkbox" checked={filters.archived} aria-label={t.sidebar.archived}
