@@ -341,6 +341,28 @@ def test_an_answer_and_a_tool_say_what_they_cost_and_how_long_they_took(
     page.close()
 
 
+def test_words_that_are_typed_as_soon_as_the_search_is_there_are_searched(
+    stage: Stage, window: Browsing
+) -> None:
+    stage.conversation("Typed at once", "the lighthouse keeper")
+    page = window.tab()
+    page.evaluate("""() => {
+      const observer = new MutationObserver(() => {
+        const input = document.querySelector('[role=search] [type=search]');
+        if (!input) return;
+        observer.disconnect();
+        input.value = 'lighthouse';
+        input.dispatchEvent(new Event('input', { bubbles: true }));
+        input.form.requestSubmit();
+      });
+      observer.observe(document.body, { childList: true, subtree: true });
+    }""")
+    visit(page, "/search")
+    page.wait_for_selector(".result")
+    assert page.input_value("[role=search] [type=search]") == "lighthouse"
+    page.close()
+
+
 def test_row_heading_search_and_filter_know_a_conversation_by_one_name(
     stage: Stage, window: Browsing
 ) -> None:
