@@ -60,8 +60,8 @@ MODULES = {
         "TierTransitionPage"
     ),
     "conversation": (
-        "Party NoteRecord Notes RegeneratedNotes ForkOrigin SplitSuggestion Conversation "
-        "ArchiveFilter ConversationPage LoadedConversation AppendedTurn AnchorDisposition "
+        "Party NoteRecord Notes RegeneratedNotes ForkOrigin SplitSuggestion MessagePreview "
+        "Conversation ArchiveFilter ConversationPage LoadedConversation AppendedTurn AnchorDisposition "
         "RemovedFrom DeletionReceipt RedactedMessages DeletedConversations"
     ),
     "external": (

@@ -68,6 +68,7 @@ OVER_EVERY_STORE = {
     "tests.channels.test_stories",
     "tests.external.test_deleting",
     "tests.server.test_append",
+    "tests.server.test_previews",
     "tests.server.test_unindex",
     "tests.spaces.test_isolation",
     "tests.streaming.test_resume",

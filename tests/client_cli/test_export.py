@@ -343,6 +343,7 @@ NOT_IN_LINES = {
         "usage_total": "counted",
         "cost_total": "counted",
         "name": "made of the id",
+        "latest_message": "made of the messages",
         "split_suggestion": "suggested splits",  # as the help of `export` names the loss
     },
     Message: {"sequence": "counted"},

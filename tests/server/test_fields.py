@@ -209,7 +209,7 @@ def test_a_server_answers_with_every_field_of_a_conversation(
     stream = updates(service)
     [listed] = next(of_kind(stream, "conversation_list")).conversations
     loaded = next(of_kind(stream, "conversation_loaded"))
-    appended = service.append(CONVERSATION, user("more"))
+    appended = service.append(CONVERSATION, user("more", sender="alex"))
     assert unset(appended.conversation) == ABSENT
     assert listed == loaded.conversation == conversation
     assert loaded.compression_summary == "A summary."

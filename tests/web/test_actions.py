@@ -63,6 +63,12 @@ def test_a_conversation_is_deleted_with_its_facts_and_leaves_a_receipt(
         )
     )
     assert (facts["Messages"], facts["Facts (anchors)"]) == ("2", "1")
+    names = "all => all.filter((it) => it.checkVisibility()).map((it) => it.innerText)"
+    shown = page.locator("dialog dt").evaluate_all(names)
+    assert shown == ["Conversations", "Messages", "Facts (anchors)"]
+    page.click("dialog >> text=And what was made of them")
+    assert "Files" in page.locator("dialog dt").evaluate_all(names)
+    assert "1 kB" in page.locator("dialog .counts").inner_text()
     assert axe(page) == []
     with pytest.raises(NotFound):
         stage.client.conversations.get(it)

@@ -106,6 +106,53 @@ def test_topics_are_set_in_the_list(stage: Stage, window: Browsing) -> None:
     page.close()
 
 
+def test_a_list_is_filtered_by_a_topic_and_follows_it(stage: Stage, window: Browsing) -> None:
+    conversations = stage.client.conversations
+    one, other = (conversation(stage.client, title) for title in ("Leaking", "Not leaking"))
+    conversations.set_topics(one, ["boiler", "costs"])
+    page = window.tab("/", f"#row-{other}")
+    page.wait_for_selector(".live-live", state="attached")
+    page.select_option(".filter-bar [aria-label=Topic]", "boiler")
+    page.wait_for_selector(f"#row-{other}", state="detached")
+    assert page.locator(ROW).count() == 1
+    assert page.url.endswith("?about=boiler")
+    conversations.set_topics(other, ["boiler"])
+    page.wait_for_selector(f"#row-{other}")
+    conversations.set_topics(one, ["costs"])
+    page.wait_for_selector(f"#row-{one}", state="detached")
+    assert axe(page) == []
+    page.select_option(".filter-bar [aria-label=Topic]", "")
+    page.wait_for_selector(f"#row-{one}")
+    page.close()
+
+
+def test_a_pinned_conversation_stands_at_the_top_of_the_list(
+    stage: Stage, window: Browsing
+) -> None:
+    first = stage.client.conversations.create("pins", messages=[Message.user("Keep me")]).id
+    for number in range(120):
+        stage.client.conversations.create("pins", messages=[Message.user(f"item {number}")])
+    stage.client.conversations.update_metadata(first, {"mine": 1})
+    page = window.tab(f"/c/{first}?on=pins", ".message >> text=Keep me")
+    page.wait_for_selector(".live-live", state="attached")
+    page.click("main [aria-label='More actions']")
+    page.click("[role=menu] >> text=Pin to the top")
+    page.wait_for_selector(f"[aria-posinset='1'] #row-{first}")
+    assert page.locator(".list-group >> nth=0").inner_text() == "Pinned"
+    newer = stage.client.conversations.create("pins", messages=[Message.user("Newer")]).id
+    page.wait_for_selector(f"[aria-posinset='2'] #row-{newer}")
+    page.close()
+    page = window.tab("/?on=pins")  # it is far behind the first page of the list
+    page.wait_for_selector(f"[aria-posinset='1'] #row-{first}")
+    assert axe(page) == []
+    page.focus(f"#row-{first}")
+    page.keyboard.press("p")
+    page.wait_for_selector(f"[aria-posinset='1'] #row-{newer}")
+    page.wait_for_selector("text=Pinned", state="detached")
+    assert stage.client.conversations.get(first).metadata == {"mine": 1}
+    page.close()
+
+
 def test_what_is_redacted_leaves_the_page_at_once(stage: Stage, window: Browsing) -> None:
     it = stage.client.conversations.create("web", messages=[Message.user("The code is 4711")]).id
     stage.client.conversations.append_turn(it, [Message.assistant("Noted.")])
@@ -175,7 +222,7 @@ def test_what_is_said_while_the_page_begins_is_shown(stage: Stage, window: Brows
     answer = held[0].fetch()
     page.wait_for_selector(".live-live", state="attached")
     stage.client.conversations.append_turn(it, [Message.user("while it began")])
-    page.wait_for_selector(f"#row-{it} >> text=2 turns")
+    page.wait_for_selector(f"#row-{it} >> text=while it began")
     held[0].fulfill(response=answer)
     page.wait_for_selector(".message >> text=About Begun early")
     page.wait_for_selector(".message >> text=while it began")
@@ -288,14 +335,16 @@ def test_a_page_of_the_list_from_before_a_change_does_not_undo_it(
     page.evaluate(
         "history.pushState(null, '', '?named=airborne'); dispatchEvent(new Event('popstate'))"
     )
-    until(lambda: held or page.wait_for_timeout(20))
-    before = held[0].fetch()
+    # the page, and those that are pinned
+    until(lambda: len(held) == 2 or page.wait_for_timeout(20))
+    before = [it.fetch() for it in held]
     stage.client.conversations.rename(renamed, "Airborne under another name")
     stage.client.conversations.archive(archived)
     stage.client.conversations.delete(deleted)
     stage.client.conversations.append_turn(stays, [Message.user("the last update")])
     page.wait_for_selector(".message >> text=the last update")
-    held[0].fulfill(response=before)
+    for call, answer in zip(held, before, strict=True):
+        call.fulfill(response=answer)
     page.wait_for_selector(f"#row-{stays}")
     rows = page.eval_on_selector_all(
         ROW, "rows => rows.map(it => [it.id, it.querySelector('bdi').innerText])"

@@ -156,7 +156,6 @@ def test_each_task_is_done_without_a_pointer(
     day = NOW - timedelta(days=40)
     page.keyboard.type(day.strftime("%m%d%Y"))
     page.wait_for_selector("[data-target=true] >> text=/The lighthouse, day (19|20|21)/")
-    assert page.locator("[data-target=true]").count() > 0
     # search, and what a hit has
     page.keyboard.press("Escape")
     page.keyboard.press("/")

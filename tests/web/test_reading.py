@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from recollect import Client, Message, Party, ToolCall, Usage
+from recollect import Client, Message, Party, Role, ToolCall, Usage
 from recollect_server import app
 from recollect_server.inference.weights import TOKENIZER, shipped
 from recollect_server.settings import Settings
@@ -45,6 +45,39 @@ def test_a_list_says_where_a_conversation_is_and_whether_it_was_read(
     page.wait_for_selector("text=Pinned to Hanan on WhatsApp")
     assert page.query_selector("textarea") is None
     page.wait_for_selector(f"#row-{it} .unread", state="detached")
+    page.close()
+
+
+def test_a_row_says_who_said_what_last(stage: Stage, window: Browsing) -> None:
+    page = window.tab()
+    page.wait_for_selector(".live-live", state="attached")
+    conversations = stage.client.conversations
+    party = Party(group_id="7", group_name="Flat hunters")
+    group = stage.conversation("In Ghent", "a flat", channel="discord", party=party)
+    words = page.locator(f"#row-{group} .row-meta")
+    expect = [("Assistant:", "About a flat: noted.")]
+    jonas = Message(role=Role.USER, content="I *saw* one", sender="77", sender_name="Jonas")
+    expect.append(("Jonas:", "I saw one"))
+    until(lambda: expect[0][1] in words.inner_text() or page.wait_for_timeout(20))
+    assert words.inner_text().split("\n") == ["Discord", "Flat hunters", *expect[0]]
+    turn = conversations.append_turn(group, [jonas])
+    until(lambda: expect[1][1] in words.inner_text() or page.wait_for_timeout(20))
+    assert words.inner_text().split("\n") == ["Discord", "Flat hunters", *expect[1]]
+    conversations.redact_message(group, turn.messages[0].sequence)
+    until(lambda: expect[0][1] in words.inner_text() or page.wait_for_timeout(20))
+    party = Party(contact="1", contact_name="Noor")
+    other = conversations.create("whatsapp", party=party, messages=[Message.user("Hello")])
+    own = conversations.create("web", messages=[Message.user("# مرحبا\n\n`make`")])
+    conversations.publish_delta(other.id, "d1", 0, "By nine")
+    page.wait_for_selector(f"#row-{own.id} .row-who")
+    assert page.inner_text(f"#row-{own.id} .row-meta").split("\n") == ["Web", "You:", "مرحبا make"]
+    direction = f"getComputedStyle(document.querySelector('#row-{own.id} .row-words')).direction"
+    assert page.evaluate(direction) == "rtl"
+    page.wait_for_selector(f"#row-{other.id} >> text=an answer is being written")
+    conversations.append_turn(other.id, [Message.assistant("By nine.")], draft_id="d1")
+    page.wait_for_selector(f"#row-{other.id} .row-who")
+    shown = page.inner_text(f"#row-{other.id} .row-meta").split("\n")
+    assert shown == ["WhatsApp", "Assistant:", "By nine."]
     page.close()
 
 
@@ -292,12 +325,12 @@ def test_an_answer_and_a_tool_say_what_they_cost_and_how_long_they_took(
         Message.assistant("Looking", timestamp=times[1], **spent),
         Message.tool("waves", tool_call_id="c1", timestamp=times[2]),
         Message.assistant("Waves", timestamp=times[3]),
-        Message.assistant("At once", timestamp=times[3]),
+        Message.assistant("At once", timestamp=times[3], cost=0.0213),
     ]
     it = stage.client.conversations.create("web", messages=messages).id
     page = window.tab(f"/c/{it}", wait=".message >> text=At once")
     spent_shown = [one.inner_text() for one in page.locator(".spent").all()]
-    assert spent_shown == ["1,204 → 88 tokens · $0.0031 · 2.1 s", "1 min"]
+    assert spent_shown == ["1,204 → 88 tokens · $0.0031 · 2.1 s", "1 min", "$0.02"]
     size = page.viewport_size
     page.set_viewport_size({"width": 390, "height": 800})  # what was spent cuts no name off
     cut = "all => all.filter((it) => it.scrollWidth > it.clientWidth).map((it) => it.innerText)"
@@ -305,6 +338,28 @@ def test_an_answer_and_a_tool_say_what_they_cost_and_how_long_they_took(
     page.set_viewport_size(size)
     assert page.locator(".fold-time").inner_text() == "2.9 s"
     assert axe(page) == []
+    page.close()
+
+
+def test_words_that_are_typed_as_soon_as_the_search_is_there_are_searched(
+    stage: Stage, window: Browsing
+) -> None:
+    stage.conversation("Typed at once", "the lighthouse keeper")
+    page = window.tab()
+    page.evaluate("""() => {
+      const observer = new MutationObserver(() => {
+        const input = document.querySelector('[role=search] [type=search]');
+        if (!input) return;
+        observer.disconnect();
+        input.value = 'lighthouse';
+        input.dispatchEvent(new Event('input', { bubbles: true }));
+        input.form.requestSubmit();
+      });
+      observer.observe(document.body, { childList: true, subtree: true });
+    }""")
+    visit(page, "/search")
+    page.wait_for_selector(".result")
+    assert page.input_value("[role=search] [type=search]") == "lighthouse"
     page.close()
 
 

@@ -48,11 +48,32 @@ def test_what_is_said_while_a_transcript_is_read_is_shown(stage: Stage, window: 
     until(lambda: held or page.wait_for_timeout(20))
     answer = held[0].fetch()
     stage.client.conversations.append_turn(it, [Message.user("while it was read")])
-    page.wait_for_selector(f"#row-{it} >> text=2 turns")
+    page.wait_for_selector(f"#row-{it} >> text=while it was read")
     held[0].fulfill(response=answer)
     page.wait_for_selector(".message >> text=before >> nth=0")
     page.wait_for_selector(".message >> text=while it was read")
     page.wait_for_selector(".view-meta >> text=2 turns")
+    assert page.locator(".message").count() == 3
+    page.close()
+
+
+def test_a_transcript_that_cannot_be_read_says_so_whatever_is_said_meanwhile(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Cannot be read", "before")
+    page = window.tab()
+    page.wait_for_selector(".live-live", state="attached")
+    held: list[Any] = []
+    page.route("**/*.ConversationService/Load", lambda call: held.append(call))
+    page.click(f"#row-{it}")
+    until(lambda: held or page.wait_for_timeout(20))
+    stage.client.conversations.append_turn(it, [Message.user("while it was read")])
+    page.wait_for_selector(f"#row-{it} >> text=while it was read")
+    held[0].fulfill(status=500, json={"code": "internal", "message": "It broke."})
+    page.wait_for_selector("main .failure >> text=It broke.")
+    page.unroute("**/*.ConversationService/Load")
+    page.click("main .failure >> text=Try again")
+    page.wait_for_selector(".message >> text=while it was read")
     assert page.locator(".message").count() == 3
     page.close()
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from recollect import Message, ToolCall
 
-from tests.web.conftest import COLOURS, TOO_WIDE, Browsing, Stage, axe
+from tests.web.conftest import COLOURS, TOO_WIDE, Browsing, Stage, axe, visit, wait
 
 ARABIC = """أهلا بك
 
@@ -158,4 +158,100 @@ def test_a_result_is_laid_out_as_arguments_are_and_one_that_failed_looks_so(
     assert axe(page) == []
     page.emulate_media(color_scheme="dark")
     assert axe(page, COLOURS) == []
+    page.close()
+
+
+FORMULAS = r"""The roots are
+
+$$
+x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}
+$$
+
+with \(a \neq 0\), in $O(n \log n)$, of $2n+1$ and $x$.
+
+\[ \int_0^\infty e^{-x^2}\,dx \]
+
+Long: $$LONG$$
+""".replace("LONG", "+".join(f"a_{{{n}}}" for n in range(60)))
+PRICES = r"""It costs $5 and $6, or US$7-$8, between $10-$20, $5/$6, A$ and B$, \$5 and \$6: $$ or $$$.
+The shell has $HOME/$USER, $PATH$ too, and set $x and $y. `$a$`"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_formulas_are_set_and_prices_are_not(stage: Stage, window: Browsing, width: int) -> None:
+    loaded: list[str] = []
+    page = window.tab(f"/c/{answer(stage, PRICES)}", ".markdown code")
+    page.on("request", lambda it: loaded.append(it.url.rpartition("/")[2]))
+    page.set_viewport_size({"width": width, "height": 800})
+    shown = PRICES.replace("\\", "").replace("`", "").replace("\n", " ")
+    assert page.inner_text(".assistant .markdown").replace("\n", " ") == shown
+    assert page.locator(".formula").count() == 0
+    assert not [it for it in loaded if it.startswith(("mathematics", "KaTeX"))]
+    visit(page, f"/c/{answer(stage, FORMULAS)}")
+    page.wait_for_selector(".assistant .formula")
+    tex = "all => all.map((it) => it.textContent)"
+    inline = page.locator(".formula:not(.displayed) annotation").evaluate_all(tex)
+    assert inline == [r"a \neq 0", r"O(n \log n)", "2n+1", "x"]
+    assert page.locator(".formula.displayed[tabindex='0']").count() == 3
+    fonts = "[...document.fonts].filter((it) => it.status === 'loaded').length"
+    wait(page, f"{fonts} > 2")
+    assert "mathematics.js" in loaded
+    assert page.evaluate(TOO_WIDE) == []
+    assert axe(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert axe(page, COLOURS) == []
+    page.close()
+
+
+def test_words_in_a_formula_are_found_where_it_was_written(stage: Stage, window: Browsing) -> None:
+    page = window.tab(f"/c/{answer(stage, FORMULAS)}", ".assistant .formula")
+    page.keyboard.press("f")
+    page.keyboard.type("infty")
+    page.wait_for_selector("text=1 of 1")
+    page.wait_for_selector(r".assistant p >> text=\int_0^\infty")
+    marked = "[...CSS.highlights.get('found')].map(String)"
+    wait(page, f"{marked}.length > 0")
+    assert page.evaluate(marked) == ["infty"]
+    assert page.locator(".formula.displayed").count() == 2
+    page.close()
+
+
+HOSTILE = {
+    "nested": r"$$" + r"\frac{1" * 150 + "}{2}" * 150 + "$$",
+    "styles": r"$$" + r"\displaystyle\tiny" * 100 + "x$$",
+    "roots": r"$$" + r"\sqrt{" * 280 + "}" * 280 + "$$",
+    "defined": r"$$\def\a{\a\a}\a$$",
+    "wide": r"$$\begin{matrix}" + "&" * 1900 + r"\end{matrix}$$",
+    "unclosed": r"\[ " * 4000,
+    "openings": "$a " * 4000,
+}
+"""Texts that no formula is made of: each could take a browser's memory, or its time."""
+
+
+def test_a_hostile_formula_is_shown_as_it_was_written(stage: Stage, window: Browsing) -> None:
+    page = window.tab()
+    for name, text in HOSTILE.items():
+        visit(page, f"/c/{answer(stage, text)}")
+        page.locator(".assistant .said", has_text=text.replace("\\[", "[")[:20].strip()).wait_for()
+        assert page.locator(".formula").count() == 0, name
+    visit(page, f"/c/{answer(stage, '$x$ ' * 2000)}")
+    page.wait_for_selector(".formula")
+    assert page.locator(".formula").count() == 300
+    page.close()
+
+
+def test_a_formula_leads_nowhere_and_stays_in_its_place(stage: Stage, window: Browsing) -> None:
+    tex = r"\href{javascript:alert(1)}{x}\htmlStyle{position:fixed}{y}\includegraphics{https://e.example/x.png}"
+    text = rf"$${tex}\text{{<img src=x onerror=alert(1)>}}$$" + "\n\n"
+    text += "Above.\n\n" * 8 + r"$$\smash{\rule[5em]{99999em}{5em}}\kern-20em x$$"
+    page = window.tab(f"/c/{answer(stage, text)}", ".formula")
+    assert page.locator(".formula").count() == 2
+    assert page.locator(".formula :is(a, img, script, [style*=fixed])").count() == 0
+    above = """() => {
+      const { x, y, width } = [...document.querySelectorAll('.formula')].at(-1).getBoundingClientRect();
+      return [-10, -40, -80, -120, -160, -200].map(
+        (by) => document.elementFromPoint(x + width / 2 + 50, y + by).closest('.formula')?.innerText);
+    }"""
+    assert page.evaluate(above) == [None] * 6
+    assert page.evaluate(TOO_WIDE) == []
     page.close()

@@ -128,10 +128,10 @@ def test_a_third_party_is_deleted_here_or_everywhere_and_leaves_a_receipt(
     page.click(".exchange [aria-label='Delete…']")
     page.click("dialog >> text=Delete for good")
     page.wait_for_selector("dialog >> text=1 exchange was deleted")
-    assert {name: facts()[name] for name in ("Exchanges", "Messages", "Questions")} == {
+    assert {name: facts()[name] for name in ("Exchanges", "Messages", "Questions to you")} == {
         "Exchanges": "1",
         "Messages": "2",
-        "Questions": "1",
+        "Questions to you": "1",
     }
     page.click("dialog .primary")
     page.wait_for_selector(row, state="detached")
@@ -186,7 +186,8 @@ def test_a_message_of_a_third_party_is_redacted_with_the_question_that_quotes_it
     assert isinstance(received.outcome, ReceivedExternal)
     name = received.outcome.communication.id
     page = window.tab(f"/third-parties/{name}", ".exchange-body")
-    page.wait_for_selector(".question-form >> text=The code is 4711")
+    page.wait_for_selector(".question-form >> text=Rui wrote on WhatsApp:")
+    page.wait_for_selector(".question-form blockquote >> text=The code is 4711")
     page.get_by_label("Take its text away").click()
     page.wait_for_selector("dialog .action-quote >> text=The code is 4711")
     page.wait_for_selector("dialog >> text=go for good")

@@ -15,6 +15,7 @@ const KEYS: [string[], string][] = [
   [["F2"], t.keys.rename],
   [["t"], t.keys.topics],
   [["a"], t.keys.archive],
+  [["p"], t.keys.pin],
   [["x"], t.keys.choose],
   [["f"], t.keys.find],
   [["Esc"], t.keys.escape],

@@ -57,7 +57,7 @@ export function topicLink(topic: string): string {
 }
 
 /** Keys of the query that stay when another conversation or view is shown. */
-export const KEPT_KEYS = ["space", "on", "named", "archived", "details"] as const;
+export const KEPT_KEYS = ["space", "on", "named", "about", "archived", "details"] as const;
 
 function read(): Route {
   return { path: location.pathname.slice(base.length) || "/", query: new URLSearchParams(location.search) };

@@ -10,7 +10,7 @@ import { chosen } from "../state/chosen";
 import { t } from "../texts";
 import { Dialog } from "../ui/Dialog";
 import { tell } from "../ui/Notice";
-import { oneLine, unitsOf } from "../ui/text";
+import { oneLine, sizeOf, unitsOf } from "../ui/text";
 import { asked, type Asked } from "./asked";
 import { FORMS, save, written } from "./transcripts";
 
@@ -87,11 +87,35 @@ function Receipt({ title, children }: { title: string; children: preact.Componen
   );
 }
 
+/** What went, as a person knows it; what the server had made of it is folded. */
 function Removed({ from }: { from: RemovedFrom[] }) {
+  const there = from.filter((it) => it.count);
+  const counted = Object.keys(d.places).flatMap((place) => there.filter((it) => it.place === place));
+  const made = there.filter((it) => !(it.place in d.places));
+  return (
+    <>
+      <Counts of={counted} />
+      {made.length > 0 && (
+        <details class="counts">
+          <summary>{d.made}</summary>
+          <Counts of={made} />
+        </details>
+      )}
+    </>
+  );
+}
+
+/** Places whose count is of bytes. */
+const BYTES = new Set(["transcript", "torn_tail"]);
+
+function Counts({ of }: { of: RemovedFrom[] }) {
   return (
     <dl class="facts">
-      {from.filter((it) => it.count).map((it) => (
-        <div key={it.place}><dt>{d.places[it.place] ?? it.place}</dt><dd>{Number(it.count).toLocaleString("en")}</dd></div>
+      {of.map(({ place, count }) => (
+        <div key={place}>
+          <dt>{d.places[place] ?? d.madePlaces[place] ?? place}</dt>
+          <dd>{BYTES.has(place) ? sizeOf(Number(count)) : Number(count).toLocaleString("en")}</dd>
+        </div>
       ))}
     </dl>
   );

@@ -6,6 +6,8 @@ import { useContext, useMemo, useRef } from "preact/hooks";
 import { t } from "../texts";
 import { directionOf, oneLine } from "../ui/text";
 import { Code } from "./Code";
+import { Formula } from "./Formula";
+import { beginFormulas, blockFormula, type FormulaToken, inlineFormula, mayHaveFormulas } from "./formulas";
 import { footnote, type FootnoteToken, Notes, reference } from "./footnotes";
 
 /** Levels of nesting that are rendered; what lies deeper is shown as it was written. */
@@ -14,8 +16,12 @@ const DEEPEST = 16;
 const LONGEST = 100_000;
 const PROTOCOLS = new Set(["http:", "https:", "mailto:"]);
 
+const NOTES = [footnote, reference];
+const FORMULAS = [blockFormula, inlineFormula];
 const parser = new Marked({ gfm: true });
-const withFootnotes = new Marked({ extensions: [footnote, reference], gfm: true });
+const withNotes = new Marked({ extensions: NOTES, gfm: true });
+const withFormulas = new Marked({ extensions: FORMULAS, gfm: true });
+const withBoth = new Marked({ extensions: [...NOTES, ...FORMULAS], gfm: true });
 
 export function Markdown({ text }: { text: string }) {
   const root = useRef<HTMLDivElement>(null);
@@ -30,7 +36,9 @@ export function Markdown({ text }: { text: string }) {
 function tokensOf(text: string): Token[] | undefined {
   if (text.length > LONGEST) return undefined;
   try {
-    return (text.includes("[^") ? withFootnotes : parser).lexer(text);
+    beginFormulas();
+    const [hasNotes, hasFormulas] = [text.includes("[^"), mayHaveFormulas(text)];
+    return (hasFormulas ? (hasNotes ? withBoth : withFormulas) : hasNotes ? withNotes : parser).lexer(text);
   } catch {
     return undefined; // nested deeper than the parser goes
   }
@@ -51,6 +59,8 @@ function Part({ token, depth }: { token: Token; depth: number }): ComponentChild
       return null;
     case "reference":
       return <Reference label={(token as FootnoteToken).label} raw={token.raw} />;
+    case "formula":
+      return <Formula formula={token as FormulaToken} />;
     case "paragraph":
       return <p class="text" dir={directionOf(token.raw) ?? "auto"}>{all(tokens, depth)}</p>;
     case "heading":

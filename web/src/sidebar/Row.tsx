@@ -1,5 +1,5 @@
 // One conversation of the list.
-import { Scope, type Conversation } from "@recollect/client";
+import { Role, Scope, type Conversation } from "@recollect/client";
 import { useState } from "preact/hooks";
 import { conversations as calls } from "../api/calls";
 import { violationOf } from "../api/errors";
@@ -12,7 +12,7 @@ import { isUnread } from "../state/unread";
 import { t } from "../texts";
 import { useFocus } from "../ui/focus";
 import { channelIcon, Icon, type IconName } from "../ui/Icon";
-import { channelName, oneLine, unitsOf } from "../ui/text";
+import { channelName, oneLine, unitsOf, withoutMarkup } from "../ui/text";
 import { fullTime, shortTime } from "../ui/time";
 
 interface Props {
@@ -67,11 +67,10 @@ export function Row(props: Props) {
             {isUnread(conversation) && <span class="unread"><span class="hidden">{t.sidebar.unread}</span></span>}
           </span>
           <time title={fullTime(conversation.updateTime)}>{shortTime(conversation.updateTime)}</time>
-          <span class="row-meta">
+          <span class="row-meta" title={channel}>
             <Icon name={channelIcon(conversation.channel)} />
-            <span class="row-channel">{channel}</span>
-            <PartyName conversation={conversation} />
-            {isWriting ? <em>{t.sidebar.writing}</em> : <span class="row-turns">{t.sidebar.turns(conversation.turnCount)}</span>}
+            <span class="hidden">{channel}</span>
+            {isWriting ? <em>{t.sidebar.writing}</em> : <Latest conversation={conversation} />}
             {conversation.unindexed && <Mark icon="hidden" text={t.sidebar.unindexed} />}
             {isReadOnly(conversation) && <Mark icon="lock" text={t.sidebar.readOnly(channel)} />}
           </span>
@@ -93,10 +92,19 @@ function Mark({ icon, text }: { icon: IconName; text: string }) {
   return <span class="mark" title={text}><Icon name={icon} /><span class="hidden">{text}</span></span>;
 }
 
-function PartyName({ conversation }: { conversation: Conversation }) {
+/** Who said what last, and the other side where neither that nor the title names it. */
+function Latest({ conversation }: { conversation: Conversation }) {
+  const { latestMessage: latest, name } = conversation;
   const party = partyOf(conversation);
-  // Where it is called by the other side, a row says so once.
-  return party && !conversation.name.startsWith(party) ? <bdi class="row-party">{party}</bdi> : null;
+  const user = conversation.party?.groupId ? t.conversation.user : party || t.sidebar.you;
+  const who = latest && (oneLine(latest.sender) || (latest.role === Role.USER ? user : t.conversation.assistant));
+  return (
+    <>
+      {party && who !== party && !name.startsWith(party) && <bdi class="row-party">{party}</bdi>}
+      {who && <bdi class="row-who">{who}:</bdi>}
+      <bdi class="row-words">{latest ? withoutMarkup(oneLine(latest.text)) : channelName(conversation.channel)}</bdi>
+    </>
+  );
 }
 
 /** Return the name that is shown of a conversation. */

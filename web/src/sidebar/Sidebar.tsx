@@ -1,11 +1,12 @@
 // The list of conversations: newest first, live, as far down as somebody scrolls.
+import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Scope, type Conversation } from "@recollect/client";
 import { describe } from "../api/errors";
 import { may, onlyConversation } from "../api/session";
 import { onKey, shortcutsOn } from "../keyboard";
 import { navigate, route, setQuery } from "../router";
-import { archive, begun, list, loadFirst, loadMore, NEW, readFilters, writing } from "../state/conversations";
+import { archive, begun, isPinned, list, loadFirst, loadMore, NEW, pin, readFilters, writing } from "../state/conversations";
 import { chosen } from "../state/chosen";
 import { t } from "../texts";
 import { Copy } from "../ui/Copy";
@@ -15,7 +16,7 @@ import { Empty, Failure, Loading } from "../ui/States";
 import { channelName } from "../ui/text";
 import { daysAgo, millis } from "../ui/time";
 import { VirtualList, type Virtual } from "../ui/VirtualList";
-import { Choice, itemsFor } from "./items";
+import { itemsFor } from "./items";
 import { type Editing, Row, nameOf } from "./Row";
 
 const ROW = 56;
@@ -73,6 +74,13 @@ export function Sidebar() {
       (failure: unknown) => setProblem(describe(failure)),
     );
   };
+  const changePin = (conversation: Conversation) => {
+    setProblem(undefined);
+    pin(conversation, !isPinned(conversation)).then(
+      () => focusRow(conversation.id),
+      (failure: unknown) => setProblem(describe(failure)),
+    );
+  };
   useEffect(() => {
     const at = lines.findIndex((it) => "conversation" in it && it.conversation.id === selected);
     if (at >= 0) virtual.current?.scrollToIndex(at); // as little as needed
@@ -101,6 +109,7 @@ export function Sidebar() {
     else if (tabStop && mayManage && shortcutsOn.value && event.key === "t") setEditing({ id: tabStop, what: "topics" });
     else if (tabStop && shortcutsOn.value && event.key === "x") chosen.toggle(items.find((it) => it.id === tabStop)!);
     else if (tabStop && mayManage && shortcutsOn.value && event.key === "a") changeArchive(items.find((it) => it.id === tabStop)!);
+    else if (tabStop && may(Scope.CONVERSATIONS_WRITE) && shortcutsOn.value && event.key === "p") changePin(items.find((it) => it.id === tabStop)!);
     else return;
     event.preventDefault();
   };
@@ -203,11 +212,14 @@ export function Sidebar() {
                 key: "a", run: () => changeArchive(managed),
               },
             ] satisfies MenuItem[] : []),
+            ...(may(Scope.CONVERSATIONS_WRITE) ? [
+              { icon: "pin", text: isPinned(managed) ? t.sidebar.unpin : t.sidebar.pin, key: "p", run: () => changePin(managed) },
+            ] satisfies MenuItem[] : []),
             ...itemsFor(managed),
           ]}
         />
       )}
-      {choice && <Choice chosen={[...choice.values()]} list={list.value} />}
+      {choice && late.value && <late.value.Choice chosen={[...choice.values()]} list={list.value} />}
     </section>
   );
 }
@@ -219,8 +231,15 @@ function rowAt(event: Event): string | undefined {
 
 const CHANNELS = ["web", "whatsapp", "email", "discord", "cli"];
 
+/** Parts that come after the list. */
+const late = signal<typeof import("./late") | undefined>(undefined);
+
 function FilterBar() {
   const filters = readFilters();
+  const isReady = list.value.state === "ready";
+  useEffect(() => {
+    if (isReady) void import("./late").then((it) => (late.value = it), () => undefined);
+  }, [isReady]);
   const [name, setName] = useState(filters.name);
   useEffect(() => setName(filters.name), [filters.name]);
   useEffect(() => {
@@ -240,23 +259,24 @@ function FilterBar() {
         <option value="">{t.sidebar.allChannels}</option>
         {[...channels].map((it) => <option key={it} value={it}>{channelName(it)}</option>)}
       </select>
-      <label class="check">
+      {late.value && !onlyConversation() && <late.value.TopicFilter />}
+      <label class="check" title={t.sidebar.archived}>
         <input
-          type="checkbox" checked={filters.archived}
+          type="checkbox" checked={filters.archived} aria-label={t.sidebar.archived}
           onChange={(event) => setQuery({ archived: event.currentTarget.checked ? "1" : undefined })}
         />
-        {t.sidebar.archived}
+        <Icon name="archive" />
       </label>
     </div>
   );
 }
 
 function isFiltered(filters: ReturnType<typeof readFilters>): boolean {
-  return !!(filters.channel || filters.name || filters.archived);
+  return !!(filters.channel || filters.name || filters.topic || filters.archived);
 }
 
 function clearFilters(): void {
-  setQuery({ on: undefined, named: undefined, archived: undefined });
+  setQuery({ on: undefined, named: undefined, about: undefined, archived: undefined });
 }
 
 /** Return the lines of the list: conversations under headings by their age. */
@@ -275,6 +295,7 @@ function withHeadings(items: Conversation[]): Line[] {
 
 function group(conversation: Conversation, now: number): string {
   const names = t.sidebar.groups;
+  if (isPinned(conversation)) return names.pinned;
   const isActive = now - millis(conversation.updateTime) < ACTIVE_MS || writing.value.has(conversation.id);
   if (isActive) return names.active;
   const days = daysAgo(conversation.updateTime, now);

@@ -19,6 +19,7 @@ const LARGE_PAGE = 500;
 export interface Filters {
   channel: string;
   name: string;
+  topic: string;
   archived: boolean;
 }
 
@@ -50,12 +51,27 @@ let isMoreWanted = false;
 /** Updates that came while a page was on its way: the page may be older than they are. */
 let meanwhile: Update[] = [];
 
+/** The key of `metadata` that says that a person pinned a conversation to the top of the list. `pinned` itself
+ * says which one a contact's messages join. */
+const PIN = "page.pinned";
+
+/** Return whether a conversation stands at the top of the list. */
+export function isPinned({ metadata }: Conversation): boolean {
+  return metadata?.[PIN] !== undefined;
+}
+
+/** Pin a conversation to the top of the list, or take it from there. */
+export async function pin(conversation: Conversation, isOn: boolean): Promise<void> {
+  await change(calls.updateMetadata({ conversationId: conversation.id, metadata: { [PIN]: isOn || null } }));
+}
+
 /** Return the sidebar's filters, as the address has them. */
 export function readFilters(): Filters {
   const query = route.value.query;
   return {
     channel: query.get("on") ?? "",
     name: query.get("named") ?? "",
+    topic: query.get("about") ?? "",
     archived: query.get("archived") === "1",
   };
 }
@@ -85,9 +101,12 @@ async function loadPage(isFirst: boolean): Promise<void> {
   isMoreOnItsWay = !isFirst;
   meanwhile = [];
   try {
-    const page = await calls.list(requestFor(PAGE, nextPage), { signal: own.signal });
+    const [page, pins] = await Promise.all([
+      calls.list(requestFor(PAGE, nextPage), { signal: own.signal }),
+      isFirst ? calls.list({ ...requestFor(LARGE_PAGE, ""), metadataKey: PIN }, { signal: own.signal }) : undefined,
+    ]);
     nextPage = page.nextPageToken;
-    const items = isFirst ? page.conversations : merged(list.peek().items, page.conversations);
+    const items = merged(pins?.conversations ?? list.peek().items, page.conversations);
     batch(() => {
       list.value = { items, state: "ready", hasMore: nextPage !== "" };
       meanwhile.forEach(take);
@@ -126,6 +145,7 @@ function requestFor(pageSize: number, pageToken: string) {
     pageToken,
     channels: filters.channel ? [filters.channel] : [],
     query: filters.name,
+    topics: filters.topic ? [filters.topic] : [],
     archived: filters.archived ? ArchiveFilter.ARCHIVED : ArchiveFilter.UNSPECIFIED,
   };
 }
@@ -167,17 +187,18 @@ export function setTopics(conversation: Conversation, text: string): Promise<Con
 }
 
 function passes(conversation: Conversation): boolean {
-  const { channel, name, archived } = filters;
+  const { channel, name, topic, archived } = filters;
   return (
     conversation.archived === archived &&
     (!channel || conversation.channel === channel) &&
+    (!topic || conversation.topics.includes(topic)) &&
     (!name || conversation.name.toLowerCase().includes(name.toLowerCase()))
   );
 }
 
-/** Compare two conversations by the order of the server's list: the newest message first. */
-function byTime(a: Conversation, b: Conversation): number {
-  return millis(b.updateTime) - millis(a.updateTime) || (a.id < b.id ? 1 : -1);
+/** Compare two conversations by the order of the list: those that are pinned, then the newest message first. */
+function byPlace(a: Conversation, b: Conversation): number {
+  return Number(isPinned(b)) - Number(isPinned(a)) || millis(b.updateTime) - millis(a.updateTime) || (a.id < b.id ? 1 : -1);
 }
 
 /** Return where a conversation stands among others. */
@@ -186,7 +207,7 @@ function place(items: Conversation[], conversation: Conversation): number {
   let high = items.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (byTime(items[middle]!, conversation) < 0) low = middle + 1;
+    if (byPlace(items[middle]!, conversation) < 0) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -195,7 +216,7 @@ function place(items: Conversation[], conversation: Conversation): number {
 /** Put a page behind the list. Updates may have brought older conversations than the page has. */
 function merged(items: Conversation[], more: Conversation[]): Conversation[] {
   const ids = new Set(items.map((it) => it.id));
-  return [...items, ...more.filter((it) => !ids.has(it.id))].sort(byTime);
+  return [...items, ...more.filter((it) => !ids.has(it.id))].sort(byPlace);
 }
 
 function take(update: Update): void {

@@ -13,6 +13,16 @@ export function oneLine(text: string): string {
   return text.replace(HIDDEN, (it) => (it === "\n" || it === "\t" ? " " : "\u2426"));
 }
 
+/** Return a line of Markdown without the marks that lists have no use for: those of headings, lists, quotes,
+ * emphasis, code and links. */
+export function withoutMarkup(line: string): string {
+  return line
+    .replace(/^(?:(?:#{1,6}|>|[-*+])\s+)+/, "")
+    .replace(/!?\[([^\]]*)\]\([^)]*\)?/g, "$1")
+    .replace(/\*{2,3}|~~|`+/g, "")
+    .replace(/(?<=^|\s)[*_](?=\S)|(?<=\S)[*_](?=[\s.,;:!?)]|$)/g, "");
+}
+
 const LETTER = /\p{L}/u;
 /** Letters that are written from right to left. */
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
@@ -35,9 +45,13 @@ export function sizeOf(bytes: number): string {
   return bytes < 1_000_000 ? `${(bytes / 1000).toFixed(0)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
 
-/** Return a sum of dollars, small ones with the figures that tell them apart. */
+const CURRENCY = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" } as const;
+const sums = new Intl.NumberFormat("en", CURRENCY);
+const smallSums = new Intl.NumberFormat("en", { ...CURRENCY, maximumSignificantDigits: 2 });
+
+/** Return a sum of dollars, less than a cent with the figures that tell it apart. */
 export function dollars(sum: number): string {
-  return `$${sum.toFixed(sum < 1 ? 4 : 2)}`;
+  return (sum > 0 && sum < 0.01 ? smallSums : sums).format(sum);
 }
 
 /** Return the `maxLength` of a field for so many characters. A browser counts units of UTF-16, of

@@ -115,6 +115,7 @@ class Conversations:
         notes_failed: bool | None = None,
         archived: ArchiveFilter | None = None,
         participants: Iterable[str] | None = None,
+        metadata_key: str | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[Conversation]:
@@ -123,8 +124,9 @@ class Conversations:
 
         `participants` are names, or any address of a person, which finds all of that person.
         `query` is looked for in the name; `notes_failed` chooses those whose notes the server could
-        not write. Archived ones are left out unless `archived` asks for them. `page_size` (50; at
-        most 500) is the number asked for at a time, and `timeout` bounds each page.
+        not write, and `metadata_key` those with a value of that key. Archived ones are left out
+        unless `archived` asks for them. `page_size` (50; at most 500) is the number asked for at a
+        time, and `timeout` bounds each page.
 
         >>> async for conversation in client.conversations.list(channels=["web"]):
         ...     print(conversation.name)
@@ -142,6 +144,7 @@ class Conversations:
                 notes_failed=notes_failed,
                 archived=archived,
                 participants=participants,
+                metadata_key=metadata_key,
             ),
             timeout,
         )
@@ -160,6 +163,7 @@ class Conversations:
         notes_failed: bool | None = None,
         archived: ArchiveFilter | None = None,
         participants: Iterable[str] | None = None,
+        metadata_key: str | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> ConversationPage:
@@ -184,6 +188,7 @@ class Conversations:
                 notes_failed=notes_failed,
                 archived=archived,
                 participants=participants,
+                metadata_key=metadata_key,
             ),
             timeout,
         )

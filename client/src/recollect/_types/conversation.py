@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from recollect._types.message import Message
-from recollect._types.message_parts import Usage
+from recollect._types.message_parts import Role, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +110,18 @@ class SplitSuggestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePreview:
+    """The beginning of a message, for lists."""
+
+    role: Role
+    """`Role.USER` or `Role.ASSISTANT`."""
+    sender: str = ""
+    """The sender's display name, else its id. Unset if the message has neither."""
+    text: str = ""
+    """The first words, on one line. 1 to 120 characters: a longer text is cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """A conversation without its messages.
 
@@ -183,7 +195,8 @@ class Conversation:
     """
     unindexed: bool = False
     """True while searches and the contexts of other conversations leave it out: a rule of
-    retention unindexed it. A message ends that. Load, Get and List are the same.
+    retention unindexed it. A message ends that. Load, Get and List are the same, but for
+    `latest_message`.
     """
     name: str = ""
     """Its one name for people, for lists, headings and notifications: the title; else the
@@ -195,6 +208,10 @@ class Conversation:
     split_suggestion: SplitSuggestion | None = None
     """The newest suggestion to go on in several conversations. Unset if there is none: it ends
     with the conversation that follows (/new) and with Rename.
+    """
+    latest_message: MessagePreview | None = None
+    """The beginning of its newest message with text, for lists. Messages of tools and redacted
+    ones are passed over. Unset if there is none, and while `unindexed`.
     """
 
 

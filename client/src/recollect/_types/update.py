@@ -7,7 +7,10 @@ from datetime import datetime
 from recollect._types.context import (
     TurnMemory,
 )
-from recollect._types.conversation import Conversation, LoadedConversation
+from recollect._types.conversation import (
+    Conversation,
+    LoadedConversation,
+)
 from recollect._types.message import Message
 from recollect._types.message_parts import Redaction
 

@@ -206,6 +206,7 @@ class Conversation(_message.Message):
     UNINDEXED_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     SPLIT_SUGGESTION_FIELD_NUMBER: _builtins.int
+    LATEST_MESSAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`conv-` and a ULID of 26 characters. Given at creation, never changed, never used again."""
     channel: _builtins.str
@@ -240,7 +241,7 @@ class Conversation(_message.Message):
     """True while it is archived (see ConversationService.Archive)."""
     unindexed: _builtins.bool
     """True while searches and the contexts of other conversations leave it out: a rule of retention
-    unindexed it. A message ends that. Load, Get and List are the same.
+    unindexed it. A message ends that. Load, Get and List are the same, but for `latest_message`.
     """
     name: _builtins.str
     """Its one name for people, for lists, headings and notifications: the title; else the subject of
@@ -299,6 +300,12 @@ class Conversation(_message.Message):
         the conversation that follows (/new) and with Rename.
         """
 
+    @_builtins.property
+    def latest_message(self) -> Global___MessagePreview:
+        """The beginning of its newest message with text, for lists. Messages of tools and redacted ones
+        are passed over. Unset if there is none, and while `unindexed`.
+        """
+
     def __init__(
         self,
         *,
@@ -327,14 +334,45 @@ class Conversation(_message.Message):
         unindexed: _builtins.bool = ...,
         name: _builtins.str = ...,
         split_suggestion: Global___SplitSuggestion | None = ...,
+        latest_message: Global___MessagePreview | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata", "notes", b"notes", "origin", b"origin", "party", b"party", "split_suggestion", b"split_suggestion", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "latest_message", b"latest_message", "metadata", b"metadata", "notes", b"notes", "origin", b"origin", "party", b"party", "split_suggestion", b"split_suggestion", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "name", b"name", "notes", b"notes", "origin", b"origin", "participants", b"participants", "party", b"party", "pinned", b"pinned", "split_suggestion", b"split_suggestion", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "unindexed", b"unindexed", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "latest_message", b"latest_message", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "name", b"name", "notes", b"notes", "origin", b"origin", "participants", b"participants", "party", b"party", "pinned", b"pinned", "split_suggestion", b"split_suggestion", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "unindexed", b"unindexed", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Conversation: _TypeAlias = Conversation  # noqa: Y015
+
+@_typing.final
+class MessagePreview(_message.Message):
+    """The beginning of a message, for lists."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    SENDER_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    role: _message_pb2.Role.ValueType
+    """`ROLE_USER` or `ROLE_ASSISTANT`."""
+    sender: _builtins.str
+    """The sender's display name, else its id. Unset if the message has neither."""
+    text: _builtins.str
+    """The first words, on one line. 1 to 120 characters: a longer text is cut."""
+    def __init__(
+        self,
+        *,
+        role: _message_pb2.Role.ValueType = ...,
+        sender: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["role", b"role", "sender", b"sender", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessagePreview: _TypeAlias = MessagePreview  # noqa: Y015
 
 @_typing.final
 class SplitSuggestion(_message.Message):

@@ -242,6 +242,7 @@ class ListRequest(_message.Message):
     NOTES_FAILED_FIELD_NUMBER: _builtins.int
     ARCHIVED_FIELD_NUMBER: _builtins.int
     PARTICIPANTS_FIELD_NUMBER: _builtins.int
+    METADATA_KEY_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Maximum number. 0 means 50; above 500 counts as 500. Not negative."""
     page_token: _builtins.str
@@ -258,6 +259,10 @@ class ListRequest(_message.Message):
     """
     archived: _conversation_pb2.ArchiveFilter.ValueType
     """Those that are archived, or all. Unset means those that are not."""
+    metadata_key: _builtins.str
+    """With a value in `metadata` under this key, whatever the value is. At most 256 characters. Unset
+    means all.
+    """
     @_builtins.property
     def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """On any of these channels, at most 64. Unset means all."""
@@ -301,10 +306,11 @@ class ListRequest(_message.Message):
         notes_failed: _builtins.bool | None = ...,
         archived: _conversation_pb2.ArchiveFilter.ValueType = ...,
         participants: _abc.Iterable[_builtins.str] | None = ...,
+        metadata_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "notes_failed", b"notes_failed", "party", b"party", "pinned", b"pinned", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "archived", b"archived", "channels", b"channels", "notes_failed", b"notes_failed", "page_size", b"page_size", "page_token", b"page_token", "participants", b"participants", "party", b"party", "pinned", b"pinned", "query", b"query", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "archived", b"archived", "channels", b"channels", "metadata_key", b"metadata_key", "notes_failed", b"notes_failed", "page_size", b"page_size", "page_token", b"page_token", "participants", b"participants", "party", b"party", "pinned", b"pinned", "query", b"query", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__notes_failed: _TypeAlias = _typing.Literal["notes_failed"]  # noqa: Y015
     _WhichOneofArgType__notes_failed: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed"]  # noqa: Y015

@@ -17,6 +17,7 @@ from recollect_server.domain.time import updated
 MAX_PARTICIPANTS = 64
 MAX_OPEN_CALLS = 256  # unanswered tool calls of a conversation that a late result can still answer
 MAX_OPENING = 240  # characters of a text that stand for all of it in a list
+MAX_PREVIEW = 120  # characters of the newest message in a list of conversations
 _MAX_TOKENS = (1 << 63) - 1  # totals stop at what the contract's and the index's numbers can hold
 _MAX_COST = sys.float_info.max
 ANYBODY = "user"
@@ -95,6 +96,19 @@ class Split:
 NO_SPLIT = Split()
 
 
+@dataclass(frozen=True, slots=True)
+class MessagePreview:
+    """The beginning of a message, for lists. An empty text: there is none."""
+
+    role: Role = Role.USER
+    sender: str = ""
+    """The sender's display name, else its id."""
+    text: str = ""
+
+
+NO_PREVIEW = MessagePreview()
+
+
 @frozen
 class Conversation:
     """State of a conversation without its messages. Empty texts are unset."""
@@ -150,6 +164,8 @@ class Conversation:
     """True if searches and the contexts of others leave it out, until somebody writes to it."""
     split: Split = NO_SPLIT
     """The newest suggestion, until another conversation follows or a person names this one."""
+    latest_message: MessagePreview = NO_PREVIEW
+    """The newest message of a person or the assistant that has a text: a redacted one has none."""
 
     @property
     def name(self) -> str:
@@ -464,7 +480,8 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
         case Continued():
             return replace(before, pinned=False, split=NO_SPLIT)
         case ConversationUnindexed():
-            return replace(before, unindexed=True)
+            # the index keeps none of its words
+            return replace(before, unindexed=True, latest_message=NO_PREVIEW)
         case _:
             # nothing that the conversation itself shows, or a line of another kind of transcript
             return before
@@ -495,6 +512,11 @@ def with_message(before: Conversation, message: Message) -> Conversation:
     request, rank = before.request, before.request_rank
     if rank < REQUEST and (better := request_of(message, rank))[0] > rank:
         rank, request = better
+    latest = before.latest_message
+    words = message.content[: 4 * MAX_PREVIEW].split() if message.role is not Role.TOOL else ()
+    if words:
+        text = " ".join(words)[:MAX_PREVIEW].rstrip()
+        latest = MessagePreview(message.role, message.sender_name or message.sender, text)
     first = before.message_count == 0
     # Written out, not with `replace`: this runs for every message that is stored, and takes a third
     # of the time.
@@ -537,6 +559,7 @@ def with_message(before: Conversation, message: Message) -> Conversation:
         origin_turn=before.origin_turn,
         earlier_origins=before.earlier_origins,
         split=before.split,
+        latest_message=latest,
     )
 
 

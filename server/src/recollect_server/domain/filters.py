@@ -22,6 +22,8 @@ class Filter:
     name: str = ""
     """With this text in it."""
     notes_failed: bool | None = None
+    metadata_key: str = ""
+    """With a value of their metadata under this key."""
     archived: bool | None = None
     unindexed: bool | None = None
     conversation_id: str = ""

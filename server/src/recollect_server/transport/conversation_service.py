@@ -165,6 +165,7 @@ class ConversationHandlers:
             name=request.query,
             archived=_ARCHIVED.get(request.archived, False),
             notes_failed=request.notes_failed if request.HasField("notes_failed") else None,
+            metadata_key=request.metadata_key,
         )
         page = self._conversations.page(
             self._identities.widened(chosen),

@@ -247,6 +247,10 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
     _copy_set(value, conversation, _OPTIONAL_OF_A_CONVERSATION)
     if conversation.split.reason:
         value.split_suggestion.CopyFrom(split_to(conversation.split))
+    if (latest := conversation.latest_message).text:
+        value.latest_message.role = ROLE_NUMBERS[latest.role]
+        value.latest_message.sender = latest.sender
+        value.latest_message.text = latest.text
     if conversation.metadata is not None:
         value.metadata.update(conversation.metadata)
     if conversation.origin_id:

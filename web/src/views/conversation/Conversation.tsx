@@ -7,7 +7,7 @@ import { may, onlyConversation } from "../../api/session";
 import { generation, listen } from "../../live/connection";
 import { onKey } from "../../keyboard";
 import { link, navigate, permalink, route, setQuery } from "../../router";
-import { archive, NEW } from "../../state/conversations";
+import { archive, isPinned, NEW, pin } from "../../state/conversations";
 import { openedActions } from "../../state/opened";
 import { itemsFor } from "../../sidebar/items";
 import { isReadOnly, partyOf, placeOf, RenameForm, nameOf } from "../../sidebar/Row";
@@ -140,6 +140,10 @@ function actionsOf(conversation: Conversation, rename: () => void): MenuItem[] {
       run: () => void archive(conversation, !archived).catch(failed),
     },
   ] : [];
+  if (may(Scope.CONVERSATIONS_WRITE)) {
+    const isOn = !isPinned(conversation);
+    manage.push({ icon: "pin", text: isOn ? t.sidebar.pin : t.sidebar.unpin, run: () => void pin(conversation, isOn).catch(failed) });
+  }
   return [
     ...manage,
     { icon: "copy", text: t.actions.copyMarkdown, run: () => void copyWhole(conversation).catch(failed) },

@@ -85,7 +85,7 @@ function rangesIn(root: HTMLElement, { phrase, words, meant }: Marks): [Name, Ra
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode() as Text | null; node; node = walker.nextNode() as Text | null) {
     const parent = node.parentElement!;
-    if (parent.closest("figcaption, .host, .button")) continue;
+    if (parent.closest("figcaption, .host, .button, .formula")) continue;
     const own: Element = parent.closest("p, li, td, th, pre, blockquote, [data-text]")!;
     if (own !== block) text += "\n"; // no word goes over the edge of a paragraph
     block = own;

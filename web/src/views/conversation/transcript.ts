@@ -229,7 +229,7 @@ export class Transcript {
         this.waiting -= 1;
         const now = this.shown.peek();
         if (isCancelled(error) || now.state === "deleted") return;
-        const state = isMissing(error) ? "missing" : now.messages.length ? "ready" : "failed";
+        const state = isMissing(error) ? "missing" : now.conversation ? "ready" : "failed";
         this.shown.value = { ...now, state, error };
       },
     );

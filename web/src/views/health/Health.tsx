@@ -10,7 +10,7 @@ import { t } from "../../texts";
 import { Icon, type IconName } from "../../ui/Icon";
 import { usePolled } from "../../ui/polling";
 import { Failure, Loading } from "../../ui/States";
-import { oneLine, sizeOf } from "../../ui/text";
+import { dollars, oneLine, sizeOf } from "../../ui/text";
 import { fullTime, millis, shortTime } from "../../ui/time";
 import "../../styles/cards.css";
 import "./health.css";
@@ -175,7 +175,7 @@ function Shown({ answers }: { answers: Answers }) {
           {server && <Pair name={t.health.spaces}>{t.health.openOf(integer(server.openSpaces), integer(server.spaces))}</Pair>}
           {server && (
             <Pair name={t.health.spending}>
-              {spending?.day ? t.health.spent(`$${spending.cost.toFixed(2)}`, integer(spending.calls), spending.day) : t.health.noSpending}
+              {spending?.day ? t.health.spent(dollars(spending.cost), integer(spending.calls), spending.day) : t.health.noSpending}
             </Pair>
           )}
         </dl>

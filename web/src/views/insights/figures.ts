@@ -2,7 +2,7 @@
 import { timestampDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { TimeBucket, UsageGroup, type Activity, type UsageResponse } from "@recollect/client";
 import { t } from "../../texts";
-import { channelName, oneLine } from "../../ui/text";
+import { channelName, dollars, oneLine } from "../../ui/text";
 import { dates } from "../../ui/time";
 
 export const RANGES = { "7d": 7, "30d": 30, "90d": 90, "1y": 365 } as const;
@@ -71,11 +71,10 @@ export function amount(activity: Activity | undefined, measure: Measure): number
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const dollars = new Intl.NumberFormat("en", { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" });
 
 /** Return a value as people read it. */
 export function written(value: number, measure: Measure, isShort = false): string {
-  if (measure === "cost") return dollars.format(value);
+  if (measure === "cost") return dollars(value);
   return isShort && value >= 10_000 ? compact.format(value) : whole.format(value);
 }
 

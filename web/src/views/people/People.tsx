@@ -14,7 +14,7 @@ import { useOpening } from "../../ui/focus";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { usePolled } from "../../ui/polling";
 import { Empty, Failure, Loading } from "../../ui/States";
-import { channelName, oneLine } from "../../ui/text";
+import { channelName, directionOf, oneLine } from "../../ui/text";
 import { fullTime, shortTime } from "../../ui/time";
 import "../../styles/cards.css";
 import "./people.css";
@@ -186,7 +186,7 @@ function Exchange({ id, onDeleted }: { id: string; onDeleted: () => void }) {
           />
         ))}
       </div>
-      {open.map((one) => <Question key={one.id} escalation={one} onAnswered={again} />)}
+      {open.map((one) => <Question key={one.id} escalation={one} communication={it} asked={messages.find(({ sequence }) => sequence === one.sequence)} onAnswered={again} />)}
       <Reply communication={it} onRecorded={again} />
     </section>
   );
@@ -307,13 +307,33 @@ function TrustOf({ communication, onChange }: { communication: ExternalCommunica
   );
 }
 
-function Question({ escalation, onAnswered }: { escalation: Escalation; onAnswered: () => void }) {
+/** Characters of what was asked that are said again. */
+const QUOTED = 240;
+
+interface QuestionProps {
+  escalation: Escalation;
+  communication: ExternalCommunication;
+  asked: ExternalMessage | undefined;
+  onAnswered: () => void;
+}
+
+function Question({ escalation, communication, asked, onAnswered }: QuestionProps) {
+  const text = asked && !asked.redaction ? oneLine(asked.text) : "";
   const [answer, setAnswer] = useState("");
   const change = useChange(onAnswered);
   const submit = () => change.run((requestId) => external.resolveEscalation({ escalationId: escalation.id, answer, requestId }));
   return (
     <form class="question-form" onSubmit={(event) => { event.preventDefault(); void submit(); }}>
-      <p><strong>{t.people.question}</strong> <bdi>{oneLine(escalation.question)}</bdi></p>
+      <p><strong>{t.people.question}</strong></p>
+      {text ? (
+        <>
+          <p><bdi>{t.people.asks(nameOf(communication), channelName(communication.channel))}</bdi></p>
+          <blockquote class="action-quote" dir={directionOf(text)}>{text.length > QUOTED ? `${text.slice(0, QUOTED)}…` : text}</blockquote>
+          <p>{t.people.whatToAnswer}</p>
+        </>
+      ) : (
+        <p><bdi>{oneLine(escalation.question)}</bdi></p>
+      )}
       {may(Scope.COMMUNICATIONS_WRITE) && (
         <div class="row-actions">
           <input aria-label={t.people.answer} placeholder={t.people.answer} value={answer} required onInput={(event) => { setAnswer(event.currentTarget.value); change.renew(); }} />

@@ -36,7 +36,7 @@ export default function SearchView() {
   const input = useRef<HTMLInputElement>(null);
   const address = ["q", ...FILTERS].map((it) => query.get(it) ?? "").join("\n");
 
-  useEffect(() => setText(question), [question]);
+  useLayoutEffect(() => setText(question), [question]); // before anybody types
   useLayoutEffect(() => {
     if (!question) input.current?.focus();
   }, []);
@@ -54,7 +54,7 @@ export default function SearchView() {
 
   const change = (changes: Partial<Record<Filter | "q", string>>) => {
     const old = Object.fromEntries(query);
-    navigate("/search", { ...old, q: text, ...changes });
+    navigate("/search", { ...old, q: input.current!.value, ...changes });
   };
   return (
     <div class="search">

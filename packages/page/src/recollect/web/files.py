@@ -13,6 +13,7 @@ _TYPES = {
     ".css": "text/css",
     ".html": "text/html",
     ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
 }
 VIEWS = ("c", "health", "insights", "profile", "search", "settings", "third-parties")
 """The first parts of the paths of views, as `web/src/views` has them."""

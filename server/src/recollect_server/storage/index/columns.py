@@ -12,8 +12,14 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import orjson
 
-from recollect_server.domain.conversation import Conversation, NoteRecord, Party, Split
-from recollect_server.domain.message import Usage
+from recollect_server.domain.conversation import (
+    Conversation,
+    MessagePreview,
+    NoteRecord,
+    Party,
+    Split,
+)
+from recollect_server.domain.message import Role, Usage
 from recollect_server.storage.logs.kinds import Kind
 
 T = TypeVar("T")
@@ -170,6 +176,9 @@ CONVERSATIONS = Columns(
     Column("unindexed", load=bool),
     Column("split_reason", "split.reason"),
     Column("split_titles", "split.titles", load=load_texts),
+    Column("latest_role", "latest_message.role", load=Role),
+    Column("latest_sender", "latest_message.sender"),
+    Column("latest_text", "latest_message.text"),
     # In tables of their own, so that an append does not write them again.
     Column("abbreviation", expression="coalesce(n.abbreviation, '')"),
     Column("compression_summary", expression="coalesce(n.compression_summary, '')"),
@@ -187,6 +196,7 @@ CONVERSATIONS = Columns(
         "party": Party,
         "usage_total": Usage,
         "split": Split,
+        "latest_message": MessagePreview,
         "abbreviation_record": NoteRecord,
         "title_record": NoteRecord,
     },

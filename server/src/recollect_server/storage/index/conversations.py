@@ -51,6 +51,7 @@ def _conditions(chosen: Filter) -> list[Condition]:
         ("c.unindexed = ?", chosen.unindexed),
         ("c.needs_abbreviation <> ''", chosen.notes_failed or None),
         ("c.needs_abbreviation = ''", chosen.notes_failed is False or None),
+        ("EXISTS (SELECT 1 FROM json_each(c.metadata) WHERE key = ?)", chosen.metadata_key),
         ("c.update_time >= ?", chosen.updated_after),
         ("c.update_time < ?", chosen.updated_before),
         # instr, not LIKE: no character of the text is a pattern. Lower case on both sides, by

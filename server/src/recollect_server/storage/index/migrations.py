@@ -13,6 +13,7 @@ import apsw
 
 from recollect_server.domain.conversation import RULE
 from recollect_server.domain.ids import SEQUENCE_BITS
+from recollect_server.domain.message import Role
 from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import TOKENIZER
 from recollect_server.storage.index.columns import REQUESTS, take_in_trigger
@@ -338,12 +339,28 @@ def _no_moves_between_tiers(connection: apsw.Connection) -> None:
     connection.execute("DROP TABLE tier_transitions")
 
 
+def _latest_messages(connection: apsw.Connection) -> None:
+    """Add the beginnings of newest messages. Only the transcripts have those of conversations that
+    are here, so that such an index is made anew.
+    """
+    connection.execute(f"""
+        ALTER TABLE conversations ADD COLUMN latest_role TEXT NOT NULL DEFAULT '{Role.USER}';
+        ALTER TABLE conversations ADD COLUMN latest_sender TEXT NOT NULL DEFAULT '';
+        ALTER TABLE conversations ADD COLUMN latest_text TEXT NOT NULL DEFAULT '';
+        INSERT INTO identity SELECT 'rebuild_wanted', 'it has no beginnings of newest messages'
+            WHERE EXISTS (SELECT 1 FROM conversations) ON CONFLICT DO NOTHING;
+        DROP TRIGGER take_in;
+        {take_in_trigger()}
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _turn_memories,
     _updates_of_communications,
     _group_names,
     _one_update_log,
     _no_moves_between_tiers,
+    _latest_messages,
 )
 """The steps behind `OLDEST`."""
 

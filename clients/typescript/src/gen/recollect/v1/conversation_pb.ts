@@ -8,7 +8,7 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Usage } from "./message_pb.js";
+import type { Role, Usage } from "./message_pb.js";
 import { file_recollect_v1_message } from "./message_pb.js";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
@@ -16,7 +16,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/conversation.proto.
  */
 export const file_recollect_v1_conversation: GenFile = /*@__PURE__*/
-  fileDesc("Ch9yZWNvbGxlY3QvdjEvY29udmVyc2F0aW9uLnByb3RvEgxyZWNvbGxlY3QudjEieAoFUGFydHkSDwoHY29udGFjdBgBIAEoCRIQCghncm91cF9pZBgCIAEoCRIRCgl0aHJlYWRfaWQYAyABKAkSDwoHc3ViamVjdBgEIAEoCRIUCgxjb250YWN0X25hbWUYBSABKAkSEgoKZ3JvdXBfbmFtZRgGIAEoCSJbCgpOb3RlUmVjb3JkEg4KBndyaXRlchgBIAEoCRINCgVtb2RlbBgCIAEoCRIuCgp3cml0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJxCgVOb3RlcxIuCgxhYmJyZXZpYXRpb24YASABKAsyGC5yZWNvbGxlY3QudjEuTm90ZVJlY29yZBInCgV0aXRsZRgCIAEoCzIYLnJlY29sbGVjdC52MS5Ob3RlUmVjb3JkEg8KB2ZhaWx1cmUYAyABKAkitQUKDENvbnZlcnNhdGlvbhIKCgJpZBgBIAEoCRIPCgdjaGFubmVsGAIgASgJEg0KBXRpdGxlGAMgASgJEg4KBnRvcGljcxgEIAMoCRIvCgtjcmVhdGVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnR1cm5fY291bnQYByABKAUSFQoNbWVzc2FnZV9jb3VudBgIIAEoAxIUCgxwYXJ0aWNpcGFudHMYCSADKAkSFAoMYWJicmV2aWF0aW9uGAogASgJEhYKDm1hbnVhbGx5X25hbWVkGAsgASgIEg4KBnBpbm5lZBgMIAEoCBINCgVtb2RlbBgNIAEoCRIiCgVwYXJ0eRgOIAEoCzITLnJlY29sbGVjdC52MS5QYXJ0eRIoCgt1c2FnZV90b3RhbBgPIAEoCzITLnJlY29sbGVjdC52MS5Vc2FnZRISCgpjb3N0X3RvdGFsGBAgASgBEhoKEmNvbXByZXNzZWRfdGhyb3VnaBgRIAEoBRIiCgVub3RlcxgSIAEoCzITLnJlY29sbGVjdC52MS5Ob3RlcxIWCg50b3BpY3NfYnlfaGFuZBgTIAEoCBIQCghhcmNoaXZlZBgUIAEoCBIpCghtZXRhZGF0YRgVIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKAoGb3JpZ2luGBYgASgLMhgucmVjb2xsZWN0LnYxLkZvcmtPcmlnaW4SEQoJdW5pbmRleGVkGBcgASgIEgwKBG5hbWUYGCABKAkSNwoQc3BsaXRfc3VnZ2VzdGlvbhgZIAEoCzIdLnJlY29sbGVjdC52MS5TcGxpdFN1Z2dlc3Rpb24iMQoPU3BsaXRTdWdnZXN0aW9uEg4KBnJlYXNvbhgBIAEoCRIOCgZ0aXRsZXMYAiADKAkiOgoKRm9ya09yaWdpbhIXCg9jb252ZXJzYXRpb25faWQYASABKAkSEwoLdHVybl9udW1iZXIYAiABKAUqZAoNQXJjaGl2ZUZpbHRlchIeChpBUkNISVZFX0ZJTFRFUl9VTlNQRUNJRklFRBAAEhsKF0FSQ0hJVkVfRklMVEVSX0FSQ0hJVkVEEAESFgoSQVJDSElWRV9GSUxURVJfQUxMEAJiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_recollect_v1_message]);
+  fileDesc("Ch9yZWNvbGxlY3QvdjEvY29udmVyc2F0aW9uLnByb3RvEgxyZWNvbGxlY3QudjEieAoFUGFydHkSDwoHY29udGFjdBgBIAEoCRIQCghncm91cF9pZBgCIAEoCRIRCgl0aHJlYWRfaWQYAyABKAkSDwoHc3ViamVjdBgEIAEoCRIUCgxjb250YWN0X25hbWUYBSABKAkSEgoKZ3JvdXBfbmFtZRgGIAEoCSJbCgpOb3RlUmVjb3JkEg4KBndyaXRlchgBIAEoCRINCgVtb2RlbBgCIAEoCRIuCgp3cml0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJxCgVOb3RlcxIuCgxhYmJyZXZpYXRpb24YASABKAsyGC5yZWNvbGxlY3QudjEuTm90ZVJlY29yZBInCgV0aXRsZRgCIAEoCzIYLnJlY29sbGVjdC52MS5Ob3RlUmVjb3JkEg8KB2ZhaWx1cmUYAyABKAki6wUKDENvbnZlcnNhdGlvbhIKCgJpZBgBIAEoCRIPCgdjaGFubmVsGAIgASgJEg0KBXRpdGxlGAMgASgJEg4KBnRvcGljcxgEIAMoCRIvCgtjcmVhdGVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnR1cm5fY291bnQYByABKAUSFQoNbWVzc2FnZV9jb3VudBgIIAEoAxIUCgxwYXJ0aWNpcGFudHMYCSADKAkSFAoMYWJicmV2aWF0aW9uGAogASgJEhYKDm1hbnVhbGx5X25hbWVkGAsgASgIEg4KBnBpbm5lZBgMIAEoCBINCgVtb2RlbBgNIAEoCRIiCgVwYXJ0eRgOIAEoCzITLnJlY29sbGVjdC52MS5QYXJ0eRIoCgt1c2FnZV90b3RhbBgPIAEoCzITLnJlY29sbGVjdC52MS5Vc2FnZRISCgpjb3N0X3RvdGFsGBAgASgBEhoKEmNvbXByZXNzZWRfdGhyb3VnaBgRIAEoBRIiCgVub3RlcxgSIAEoCzITLnJlY29sbGVjdC52MS5Ob3RlcxIWCg50b3BpY3NfYnlfaGFuZBgTIAEoCBIQCghhcmNoaXZlZBgUIAEoCBIpCghtZXRhZGF0YRgVIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKAoGb3JpZ2luGBYgASgLMhgucmVjb2xsZWN0LnYxLkZvcmtPcmlnaW4SEQoJdW5pbmRleGVkGBcgASgIEgwKBG5hbWUYGCABKAkSNwoQc3BsaXRfc3VnZ2VzdGlvbhgZIAEoCzIdLnJlY29sbGVjdC52MS5TcGxpdFN1Z2dlc3Rpb24SNAoObGF0ZXN0X21lc3NhZ2UYGiABKAsyHC5yZWNvbGxlY3QudjEuTWVzc2FnZVByZXZpZXciUAoOTWVzc2FnZVByZXZpZXcSIAoEcm9sZRgBIAEoDjISLnJlY29sbGVjdC52MS5Sb2xlEg4KBnNlbmRlchgCIAEoCRIMCgR0ZXh0GAMgASgJIjEKD1NwbGl0U3VnZ2VzdGlvbhIOCgZyZWFzb24YASABKAkSDgoGdGl0bGVzGAIgAygJIjoKCkZvcmtPcmlnaW4SFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEhMKC3R1cm5fbnVtYmVyGAIgASgFKmQKDUFyY2hpdmVGaWx0ZXISHgoaQVJDSElWRV9GSUxURVJfVU5TUEVDSUZJRUQQABIbChdBUkNISVZFX0ZJTFRFUl9BUkNISVZFRBABEhYKEkFSQ0hJVkVfRklMVEVSX0FMTBACYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_recollect_v1_message]);
 
 /**
  * The other side of a channel's conversation, as the channel itself names it. Every field may be
@@ -328,7 +328,7 @@ export type Conversation = Message<"recollect.v1.Conversation"> & {
 
   /**
    * True while searches and the contexts of other conversations leave it out: a rule of retention
-   * unindexed it. A message ends that. Load, Get and List are the same.
+   * unindexed it. A message ends that. Load, Get and List are the same, but for `latest_message`.
    *
    * @generated from field: bool unindexed = 23;
    */
@@ -351,6 +351,14 @@ export type Conversation = Message<"recollect.v1.Conversation"> & {
    * @generated from field: recollect.v1.SplitSuggestion split_suggestion = 25;
    */
   splitSuggestion?: SplitSuggestion | undefined;
+
+  /**
+   * The beginning of its newest message with text, for lists. Messages of tools and redacted ones
+   * are passed over. Unset if there is none, and while `unindexed`.
+   *
+   * @generated from field: recollect.v1.MessagePreview latest_message = 26;
+   */
+  latestMessage?: MessagePreview | undefined;
 };
 
 /**
@@ -359,6 +367,41 @@ export type Conversation = Message<"recollect.v1.Conversation"> & {
  */
 export const ConversationSchema: GenMessage<Conversation> = /*@__PURE__*/
   messageDesc(file_recollect_v1_conversation, 3);
+
+/**
+ * The beginning of a message, for lists.
+ *
+ * @generated from message recollect.v1.MessagePreview
+ */
+export type MessagePreview = Message<"recollect.v1.MessagePreview"> & {
+  /**
+   * `ROLE_USER` or `ROLE_ASSISTANT`.
+   *
+   * @generated from field: recollect.v1.Role role = 1;
+   */
+  role: Role;
+
+  /**
+   * The sender's display name, else its id. Unset if the message has neither.
+   *
+   * @generated from field: string sender = 2;
+   */
+  sender: string;
+
+  /**
+   * The first words, on one line. 1 to 120 characters: a longer text is cut.
+   *
+   * @generated from field: string text = 3;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message recollect.v1.MessagePreview.
+ * Use `create(MessagePreviewSchema)` to create a new message.
+ */
+export const MessagePreviewSchema: GenMessage<MessagePreview> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_conversation, 4);
 
 /**
  * A suggestion to go on in several conversations, as one seems to be about several subjects.
@@ -387,7 +430,7 @@ export type SplitSuggestion = Message<"recollect.v1.SplitSuggestion"> & {
  * Use `create(SplitSuggestionSchema)` to create a new message.
  */
 export const SplitSuggestionSchema: GenMessage<SplitSuggestion> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_conversation, 4);
+  messageDesc(file_recollect_v1_conversation, 5);
 
 /**
  * Origin of a fork.
@@ -415,7 +458,7 @@ export type ForkOrigin = Message<"recollect.v1.ForkOrigin"> & {
  * Use `create(ForkOriginSchema)` to create a new message.
  */
 export const ForkOriginSchema: GenMessage<ForkOrigin> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_conversation, 5);
+  messageDesc(file_recollect_v1_conversation, 6);
 
 /**
  * Choice of conversations by whether they are archived.

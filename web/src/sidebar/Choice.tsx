@@ -1,26 +1,18 @@
-// What can be done to conversations, one or several that are chosen.
+// The bar below the list while somebody chooses several conversations.
 import { Scope, type Conversation } from "@recollect/client";
-import { ask } from "../actions/asked";
 import { useEffect, useState } from "preact/hooks";
+import { ask } from "../actions/asked";
 import { conversations as calls } from "../api/calls";
 import { describe } from "../api/errors";
 import { may } from "../api/session";
 import { change } from "../live/connection";
-import { type ListState, readAll, readFilters } from "../state/conversations";
 import { chosen } from "../state/chosen";
+import { type ListState, readAll, readFilters } from "../state/conversations";
 import { t } from "../texts";
 import { Icon } from "../ui/Icon";
 import type { MenuItem } from "../ui/Menu";
 import { tell } from "../ui/Notice";
-
-/** Return what may be done to some conversations, from the least to what cannot be undone. */
-export function itemsFor(...conversations: Conversation[]): MenuItem[] {
-  const items: MenuItem[] = [{ icon: "download", text: t.actions.exportItem, run: () => ask({ what: "export", conversations }) }];
-  if (may(Scope.CONVERSATIONS_DELETE)) {
-    items.push({ icon: "trash", text: t.actions.deleteItem, run: () => ask({ what: "delete", conversations }) });
-  }
-  return items;
-}
+import { itemsFor } from "./items";
 
 /** Calls of one kind that are under way at a time. */
 const AT_ONCE = 6;
@@ -64,7 +56,6 @@ function useAll({ items, hasMore, state }: ListState): Conversation[] | undefine
   return all;
 }
 
-/** The bar below the list while somebody chooses. */
 export function Choice({ chosen: those, list }: { chosen: Conversation[]; list: ListState }) {
   const all = useAll(list);
   const isOut = those.length > 0 && those.every((it) => it.archived);

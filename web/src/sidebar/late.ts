@@ -1,0 +1,3 @@
+// Parts of the list that come after it.
+export { Choice } from "./Choice";
+export { TopicFilter } from "./TopicFilter";
