@@ -10,9 +10,9 @@ Printed is how often the note is first, and among ten; and how many firsts score
 right ones and of the wrong ones. The notes were written for this, by one author; the languages
 `aside` were not looked at while weights were chosen.
 
-`--learn` learns the weights `ACROSS` of `calibration_weights.py` from the languages `learn` and
-from `bench/languages`, whose questions are put to the households too, where nothing answers them,
-and prints them.
+`--learn` learns the weights `ACROSS` of `calibration_weights.py`, and prints them: from the
+languages `learn`; from `bench/languages`, whose questions are put to the households too, where
+nothing answers them; and from the histories `learn` of `bench/newcomers` that are not English.
 """
 
 import argparse
@@ -31,13 +31,15 @@ import orjson
 import structlog
 from numpy.typing import NDArray
 from recollect import Client, Message
+from recollect.imports import recall_sets
 from recollect_server import app
 from recollect_server.services.recall import calibration, retrieval
 from recollect_server.services.recall.fusion import known
 from recollect_server.settings import Settings
 
-from bench import languages
+from bench import languages, newcomers
 from bench.figures import Figure
+from bench.recall import QUERIES, Service, read_conversations, read_questions
 from bench.servers import embedded
 from bench.statements.__main__ import sentences
 
@@ -46,7 +48,7 @@ HALVES = ("learn", "aside")
 SURE = 0.3
 _OWN, _TASKS = 120, 60  # sentences beside the notes
 _MOST = 10
-_NAMES = ("base", "even", "vector", "behind", "missing")
+_NAMES = ("base", "even", "vector", "behind", "missing", "few")
 _PENALTY, _STEPS = 0.5, 100
 _SEED = 3
 Vectors = NDArray[np.float64]
@@ -68,6 +70,10 @@ class Hits(NamedTuple):
     scores: list[float]
     features: Vectors
     """Those of `_NAMES` of each hit that the model of other languages compared, else nan."""
+
+
+_Case = tuple[Hits, tuple[str, int] | None]
+"""Hits, and the right place, None where nothing answers."""
 
 
 def read_notes(half: str) -> dict[str, list[Note]]:
@@ -117,6 +123,7 @@ def _served() -> Iterator[tuple[str, Path, Callable[[Client, str], Hits]]]:
             features[:, 1], features[:, 2] = matches.even[best], known(messages.vector)[best]
             features[:, 3] = calibration._behind(order.messages)[best]
             features[:, 4] = words.missing * words.vocabulary
+            features[:, 5] = 1 - words.vocabulary
             features[~matches.is_across[best]] = np.nan
         recorded.append(features)
         return calibration.calibrated(order, words, messages, above, matches)
@@ -169,8 +176,8 @@ def fitted(features: Vectors, right: NDArray[np.bool_], weight: Vectors) -> Vect
     return np.asarray(weights)
 
 
-def _learned(cases: Sequence[tuple[Hits, tuple[str, int] | None]]) -> dict[str, float]:
-    """Return the weights by answers and the right place of each, None where nothing answers."""
+def _learned(cases: Sequence[_Case]) -> dict[str, float]:
+    """Return the weights."""
     features, right, weight = [], [], []
     for answer, place in cases:
         compared = ~np.isnan(answer.features[:, 1])
@@ -188,6 +195,23 @@ def _learned(cases: Sequence[tuple[Hits, tuple[str, int] | None]]) -> dict[str, 
     }
 
 
+def _newcomers(address: str, data: Path, ask: Callable[[Client, str], Hits]) -> list[_Case]:
+    """Return the answers to the questions of small histories in other languages."""
+    half = newcomers.FOLDER / newcomers.LEARN
+    plans = read_conversations(half / recall_sets.FILE, abbreviations=False)
+    cases: list[_Case] = []
+    for name, questions in read_questions(half / QUERIES).items():
+        if name.startswith("en"):
+            continue
+        with Client(address, space=name) as client:
+            messages = Service(client, plans[name]).messages
+            settle(client, data, name, questions[0].query)
+            for question in questions:
+                right = [at for at, it in messages.items() if it in question.gold_messages]
+                cases.append((ask(client, question.query), right[0] if right else None))
+    return cases
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures of each half."""
     parser = argparse.ArgumentParser(
@@ -198,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--learn", action="store_true", help="learn the weights, and print them")
     chosen = parser.parse_args(arguments)
     elsewhere = languages.read_questions(languages.FOLDER)
-    cases: list[tuple[Hits, tuple[str, int] | None]] = []
+    cases: list[_Case] = []
     figures: list[Figure] = []
     with _served() as (address, data, ask):
         for half in chosen.half:
@@ -239,6 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 settle(client, data, "texts", elsewhere[0].query)
                 of = {name: place for place, name in ids.items()}
                 cases += [(ask(client, it.query), of[it.text]) for it in elsewhere]
+            cases += _newcomers(address, data, ask)
             print(orjson.dumps(_learned(cases), option=orjson.OPT_INDENT_2).decode())
     return figures
 

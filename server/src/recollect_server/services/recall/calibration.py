@@ -149,6 +149,7 @@ def answering(
         + weights["behind"] * _behind(odds)
         + weights["missing"] * words.missing * words.vocabulary
         + weights["everyday"] * words.everyday
+        + few * weights["few"]
         + few * weights["few_named"] * words.named
         + few * weights["few_missing"] * words.missing * (words.named > 0)
     )

@@ -121,6 +121,7 @@ COMPARED: dict[str, float] = {
     "behind": 0.05,
     "missing": -4.34,
     "everyday": -1.87,
+    "few": 0,
     "few_named": -1.01,
     "few_missing": -0.7,
     "even_else": 0.234,
@@ -129,12 +130,13 @@ COMPARED: dict[str, float] = {
 """Of messages and notes whose words were compared with the question's."""
 
 ACROSS: dict[str, float] = {
-    "base": -8.29,
-    "even": 11.4,
-    "vector": 6.46,
-    "behind": 0.617,
-    "missing": -0.689,
+    "base": -8.58,
+    "even": 12.7,
+    "vector": 5.84,
+    "behind": 0.62,
+    "missing": -0.705,
     "everyday": 0,
+    "few": 1.74,
     "few_named": 0,
     "few_missing": 0,
     "even_else": 0.327,
