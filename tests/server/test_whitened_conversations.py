@@ -82,7 +82,7 @@ def test_conversations_are_compared_so_and_scored_by_their_cosines(
         until(whitened)  # right behind the last message
     many, gathered = compared[-1]
     legs = gathered.conversation_legs
-    assert not np.allclose(many.vector, legs.vector, atol=0.01)
+    assert not np.allclose(many.vector, legs.vector, atol=0.001)
     assert gathered.scans is not None
     numbers = np.array([it.number for it in gathered.conversations])
     near = gathered.scans.messages.conversations(numbers)
@@ -114,7 +114,7 @@ def test_with_both_models_they_are_compared_so_while_hardly_any_message_is_in_an
     service.delete(fifth)
     until(is_whitened)
     legs, gathered = compared[-1]
-    assert not np.allclose(legs.vector, gathered.conversation_legs.vector, atol=0.01)
+    assert not np.allclose(legs.vector, gathered.conversation_legs.vector, atol=0.001)
 
 
 @pytest.mark.parametrize(
