@@ -38,9 +38,17 @@ def test_tabs_miss_nothing_while_the_server_is_killed(
         window = Browsing(browser, bridge)
         if not worker:
             window.context.add_init_script("delete globalThis.SharedWorker")
+        reading: set[str] = set()
+        window.context.on("request", lambda it: reading.add(it.url))
+        for event in ("requestfinished", "requestfailed"):
+            window.context.on(event, lambda it: reading.discard(it.url))
         tabs = [window.tab(f"/c/{it}", wait="text=m 1") for _ in range(2)]
         for tab in tabs:
             tab.wait_for_selector(".live-live", state="attached")
+            for _ in range(3):  # what is read once the stream stands is on its way now
+                tab.evaluate("new Promise(requestAnimationFrame)")
+        reads = "/List", "/ListTopics", "/Load"
+        until(lambda: not any(it.endswith(reads) for it in reading) or tabs[0].wait_for_timeout(20))
         first.kill()
     read_again: list[str] = []
     for tab in tabs:
