@@ -142,6 +142,7 @@ def test_each_task_is_done_without_a_pointer(
     tab_to(page, ".filter-bar [type=search]")
     page.keyboard.type("long story")
     page.wait_for_selector(f"#row-{ids['short']}", state="detached")
+    page.wait_for_selector(f"#row-{ids['long']}")  # the list is empty until it is read
     tab_to(page, f"#row-{ids['long']}")
     page.keyboard.press("Enter")
     page.wait_for_selector(".message")
