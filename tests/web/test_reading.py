@@ -58,6 +58,7 @@ def test_a_row_says_who_said_what_last(stage: Stage, window: Browsing) -> None:
     expect = [("Assistant:", "About a flat: noted.")]
     jonas = Message(role=Role.USER, content="I *saw* one", sender="77", sender_name="Jonas")
     expect.append(("Jonas:", "I saw one"))
+    page.wait_for_selector(f"#row-{group} >> text=In Ghent")  # until then the group is its name
     until(lambda: expect[0][1] in words.inner_text() or page.wait_for_timeout(20))
     assert words.inner_text().split("\n") == ["Discord", "Flat hunters", *expect[0]]
     turn = conversations.append_turn(group, [jonas])
