@@ -7,8 +7,9 @@ people's lives and tasks (`bench/statements`), in conversations of two to five t
 with one to five sentences that have nothing to do with it. So the words of a conversation say
 little, and long answers have pieces near to anything. Questions share few words with their notes.
 Printed is how often the note is first, and among ten; and how many firsts score over 0.3, of the
-right ones and of the wrong ones. The notes were written for this, by one author; the languages
-`aside` were not looked at while weights were chosen.
+right ones and of the wrong ones. The notes were written for this, by one author. The factors of
+words, conversations and lengths were chosen with both halves in view; the weights of scores are
+learned without the languages `aside`.
 
 `--learn` learns the weights `ACROSS` of `calibration_weights.py`, and prints them: from the
 languages `learn`; from `bench/languages`, whose questions are put to the households too, where

@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 from recollect_server.services.recall.calibration import (
     Signals,
     answering,
+    calibrated,
     in_order,
     probabilities,
     with_dates,
 )
-from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
+from recollect_server.services.recall.calibration_weights import (
+    ACROSS,
+    COMPARED,
+    CONVERSATIONS,
+    MESSAGES,
+)
+from recollect_server.services.recall.retrievers import Fused, Matches
 from recollect_server.storage.index.words import LEAST_MESSAGES, QuestionWords
 
 from tests.fusion.conftest import made
@@ -96,6 +103,35 @@ def test_where_words_were_compared_a_candidate_has_at_least_the_score_of_those_b
     assert (answering(even, vector, odds, WORDS)[1:] < own[1:]).all()
     assert in_order(own, odds).tolist() == [own[1], own[1], own[1], own[3]]
     assert in_order(own, odds[::-1]).tolist() == [own[0], own[1], own[1], own[1]]
+
+
+def test_what_the_model_of_other_languages_compared_is_judged_by_its_own_scale() -> None:
+    messages, above = made(2)
+    count, fused = len(messages.keyword), Fused(np.ones(8), np.ones(2))
+    assert count == 8
+    even, none = np.full(count, 0.45), np.zeros(count, np.bool_)
+    by_main, by_other = (
+        calibrated(fused, WORDS, messages, above, Matches(even, none, even, across))
+        for across in (none, ~none)
+    )
+    expected = answering(even, messages.vector, fused.messages, WORDS, ACROSS).max()
+    assert by_other.messages.max() == pytest.approx(expected)
+    assert by_main.messages.max() == pytest.approx(
+        answering(even, messages.vector, fused.messages, WORDS).max()
+    )
+    assert by_main.messages.max() != pytest.approx(expected)
+    part = np.arange(count) < 4
+    mixed = calibrated(fused, WORDS, messages, above, Matches(even, none, even, part))
+    both = [
+        answering(even, messages.vector, fused.messages, WORDS, it) for it in (ACROSS, COMPARED)
+    ]
+    assert mixed.messages.max() == pytest.approx(np.where(part, *both).max())
+
+
+def test_a_small_store_is_judged_as_one_in_other_languages_too() -> None:
+    even, vector, odds = np.array([0.45]), np.array([0.4]), np.ones(1)
+    small = answering(even, vector, odds, replace(WORDS, vocabulary=0.1), ACROSS)
+    assert small[0] > answering(even, vector, odds, WORDS, ACROSS)[0]
 
 
 def test_no_candidates_have_no_scores() -> None:

@@ -1,6 +1,7 @@
 """Promises of the fusion that hold for any weights."""
 
 from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -233,6 +234,10 @@ def _spoken(legs: Legs, agent_tokens: float) -> Legs:
     return replace(messages, role=role, tokens=tokens), above
 
 
+def _same(matches: Matches, _scores: Array) -> Matches:
+    return matches
+
+
 def test_words_like_those_of_the_question_raise_what_was_compared_and_its_conversation(
     legs: Legs,
 ) -> None:
@@ -307,6 +312,17 @@ def test_across_languages_what_nobody_said_is_left_to_nearness(legs: Legs) -> No
     one = np.arange(count) == 0
     few = np.ptp(of_matches(messages, replace(alike, is_across=one), 1.0))
     assert few - none_across == pytest.approx((all_across - none_across) / count)
+
+
+def test_where_the_model_of_other_languages_compared_all_words_count_less(legs: Legs) -> None:
+    messages, above = _spoken(legs, 30)
+    count = len(messages.tokens)
+    alike, none = np.full(count, 0.5), np.zeros(count, np.bool_)
+    main, other = (
+        fuse(QUESTION, messages, above, None, partial(_same, Matches(alike, none, alike, across)))
+        for across in (none, ~none)
+    )
+    assert np.ptp(np.log(other.messages)) < np.ptp(np.log(main.messages))
 
 
 def test_a_message_in_another_language_that_is_near_counts_as_if_it_had_the_words() -> None:

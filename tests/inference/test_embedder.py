@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,36 @@ def test_a_question_is_nearest_to_its_answer_in_another_language(multilingual: E
         for question in questions:
             cosines = answers @ multilingual.question(question)
             assert int(cosines.argmax()) == number, (question, cosines)
+
+
+def test_a_question_has_nothing_of_what_questions_of_its_language_share(
+    multilingual: Embedder,
+) -> None:
+    means = np.load(shipped(E5) / E5.questions)
+    without = Embedder(look(shipped(E5), replace(E5, questions="")))
+    for question in ("Wo ist der Schlüssel?", "Quand vient le plombier ?", "谁照看植物？"):
+        before, vector = without.question(question), multilingual.question(question)
+        form = means[(means @ before).argmax()]
+        form = form / np.linalg.norm(form)
+        assert before @ form > 0.2
+        assert vector @ form == pytest.approx(0, abs=1e-5)
+        assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", None])
+def test_a_damaged_file_of_what_questions_share_is_named_and_a_missing_one_is_done_without(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    for name in (*E5.files, SUMS):
+        (tmp_path / name).symlink_to(shipped(E5) / name)
+    whole = Embedder(look(tmp_path, E5))
+    assert whole.question("Wo ist der Schlüssel?").shape == (384,)
+    if content is None:
+        np.save(tmp_path / E5.questions, np.zeros((3, 100), np.float32))
+    else:
+        (tmp_path / E5.questions).write_bytes(content)
+    with pytest.raises(WrongWeights, match="cannot be used"):
+        Embedder(look(tmp_path, E5))
 
 
 def test_of_a_model_with_prefixes_texts_and_questions_have_the_same_bytes_each_time(

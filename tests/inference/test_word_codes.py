@@ -21,6 +21,7 @@ from recollect_server.inference.weights import (
 )
 from recollect_server.inference.word_codes import WIDTH, Codes, QuestionPieces, joined
 from recollect_server.services.recall.meaning import AskedWords
+from recollect_server.services.recall.retrievers import Matches
 from recollect_server.services.recall.word_matches import (
     LOWER,
     NEIGHBOUR,
@@ -80,17 +81,12 @@ def test_by_the_second_model_a_word_comes_near_to_the_text_that_has_its_translat
     assert min(dentist[when], dentist[time]) > 0.3 > 0.2 > max(cat[when], cat[time])
 
 
-def test_messages_of_other_languages_count_as_across_by_their_share(
-    embedder: Embedder, second: Embedder, tmp_path: Path
-) -> None:
-    store = VectorStore(tmp_path)
-    read_by = {
-        "Nora became a physician last year": embedder,
-        "The cat is asleep": embedder,
-        "We painted the fence blue": embedder,
-        "Der Zahnarzt hat am Donnerstag Zeit": second,
-    }
-    numbers = {it.identity: store.model(it.identity, tmp_path) for it in (embedder, second)}
+def matched(
+    folder: Path, models: tuple[Embedder, Embedder], question: str, read_by: dict[str, Embedder]
+) -> Matches:
+    """Compare a question with four messages, each read by a model; `models`: the main one first."""
+    store = VectorStore(folder)
+    numbers = {it.identity: store.model(it.identity, folder) for it in models}
     for line, (text, model) in enumerate(read_by.items(), 2):
         vectors, of_words = np.zeros((1, DIMENSIONS), np.int8), codes(model, text).tobytes()
         place = EmbeddedText("a", line, 0, 0, hash_of(text), vectors, of_words)
@@ -98,15 +94,49 @@ def test_messages_of_other_languages_count_as_across_by_their_share(
     zeros = np.zeros(4, np.int64)
     messages = Messages(message_id(1, 2) + np.arange(4), *[zeros] * 5)
     legs, _ = made(1)
-    models = [
-        AskedWords(asked(it, "When is the dentist there?"), store, number, it, it is embedder)
-        for it, number in zip((embedder, second), numbers.values(), strict=True)
+    words = [
+        AskedWords(asked(it, question), store, numbers[it.identity], it, it is models[0])
+        for it in models
     ]
-    matches = word_matches(models, {}, messages, legs, [Outline(1, "a", 0, 4)], np.ones(4))
+    matches = word_matches(words, {}, messages, legs, [Outline(1, "a", 0, 4)], np.ones(4))
     store.close()
     assert matches is not None
+    return matches
+
+
+def test_messages_of_other_languages_count_as_across_by_their_share(
+    embedder: Embedder, second: Embedder, tmp_path: Path
+) -> None:
+    read_by = {
+        "Nora became a physician last year": embedder,
+        "The cat is asleep": embedder,
+        "We painted the fence blue": embedder,
+        "Der Zahnarzt hat am Donnerstag Zeit": second,
+    }
+    matches = matched(tmp_path, (embedder, second), "When is the dentist there?", read_by)
     assert matches.near.argmax() == 3
+    assert matches.is_across.tolist() == [False, False, False, True]
     assert matches.across == 0.25
+
+
+def test_by_the_second_model_a_text_is_less_near_the_longer_it_is(
+    embedder: Embedder, second: Embedder, tmp_path: Path
+) -> None:
+    question = "Wann hat der Zahnarzt Zeit?"
+    short = "Der Zahnarzt hat am Donnerstag Zeit"
+    long = f"{short}. Danach kochen wir eine Suppe und streichen den Zaun"
+    others = ("Die Katze schläft auf dem Sofa", "Der Bus kam heute wieder zu spät")
+    read_by = dict.fromkeys((short, long, *others), second)
+    matches = matched(tmp_path, (embedder, second), question, read_by)
+    assert matches.across == 1.0
+    words, bodies = asked(second, question), [(codes(second, it).tobytes(), b"") for it in read_by]
+    of_pieces = nearness(
+        piece_cosines(words, bodies), weights(words, {}), Talk(np.arange(4), np.zeros(4), 0.0)
+    )
+    for raw, near in zip(of_pieces, (matches.near, matches.even), strict=True):
+        taken = raw + LOWER - near
+        assert taken[1] > taken[0] + 0.02
+        assert abs(taken).max() < 0.1
 
 
 def test_words_of_a_question_of_several_parts_have_the_vectors_of_their_own_pieces(

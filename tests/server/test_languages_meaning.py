@@ -180,6 +180,14 @@ def test_a_text_whose_language_nothing_tells_is_near_to_no_question_for_that(
     until_embedded(service, server)
     until(lambda: models_of(server, *UNSURE) == [{MINILM.name, E5.name}] * len(UNSURE))
     until_embedded(service, server)
+    [opened] = server.app.spaces.open_now()
+    copy = opened._meaning.copy
+    assert copy is not None
+    compared = {
+        foreign: [it.embedder.profile for it, _ in copy.asked(foreign=foreign)]
+        for foreign in (False, True)
+    }
+    assert compared == {False: [MINILM, E5], True: [E5]}
     best = {
         question: [hit.conversation_id for hit in service.search(question).hits][:2]
         for question in (

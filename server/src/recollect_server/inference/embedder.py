@@ -139,10 +139,6 @@ class _Model:
                 if profile.centres
                 else np.zeros((2, DIMENSIONS), np.float32)
             )
-            means = weights.folder / profile.questions
-            self.question_means: NDArray[np.float32] | None = (
-                np.load(means) if profile.questions and means.is_file() else None
-            )
             self.session = onnxruntime.InferenceSession(
                 model + _output(profile.states) if words else model,
                 options,
@@ -194,6 +190,7 @@ class Embedder:
         self.word_codes = _word_codes(weights)
         self.words_identity = self.word_codes.identity if self.word_codes else ""
         """Names the constants of its word codes; empty where its runs give none."""
+        self._question_means = _question_means(weights)
         self._classifier = _classifier(weights, self.word_codes)
         self.statements_identity = self._classifier.identity if self._classifier else ""
         """Names the classifier of its statements; empty where it has none."""
@@ -341,20 +338,30 @@ class Embedder:
         if len(pieces) > 1:
             embedded, parts = self._embed_pieces(model, pieces)
             vectors = self._centred(model, embedded, model.question_centre)
-            vector = _less_form(model, unit(vectors.sum(axis=0)))
+            vector = self._without_form(unit(vectors.sum(axis=0)))
             states = parts[0][len(model.question_marks) - len(model.passage_marks) :]
         else:
             # Alone, not twice: it is compared with vectors and with no other question.
             ids = np.array(pieces, np.int64)
             answer = self._run(model, ids, np.ones_like(ids))
-            vector = self._centred(model, answer[0], model.question_centre)[0]
-            vector = _less_form(model, np.array(vector))
+            vector = np.array(self._centred(model, answer[0], model.question_centre)[0])
+            vector = self._without_form(vector)
             states = answer[1][0, len(model.question_marks) : -1] if self.word_codes else vector[:0]
         if self.word_codes is None:
             return AskedWith(vector, None)
         offsets = _encoding(model, text).offsets[: len(states)]
         words = [text[slice(*it)].lower() for it in _words_at(text, offsets)]
         return AskedWith(vector, self.word_codes.question(words, states))
+
+    def _without_form(self, question: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the direction of a question's vector without what questions of its language have
+        in common, whatever they are about: that is near to any short text of the language.
+        """
+        means = self._question_means
+        if means is None:
+            return question
+        form = unit(means[(means @ question).argmax()])
+        return unit(question - max(0.0, float(question @ form)) * form)
 
     def statements(self, text: str, first: int, codes: bytes) -> list[StatementSpan]:
         """Return what the writer of a text says of themself from a character on, by the codes of
@@ -436,16 +443,22 @@ class Embedder:
         return answer
 
 
-def _less_form(model: _Model, question: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the direction of a question's vector without what questions of its language have in
-    common, whatever they are about: that is near to any short text of the language.
+def _question_means(weights: Weights) -> NDArray[np.float32] | None:
+    """Return the mean vectors of questions, one a language, None if the model has none. Raises
+    NoWeights, WrongWeights.
     """
-    means = model.question_means
-    if means is None:
-        return question
-    nearest = means[(means @ question).argmax()]
-    direction = unit(nearest)
-    return unit(question - max(0.0, float(question @ direction)) * direction)
+    file = weights.folder / weights.profile.questions
+    if not weights.profile.questions or not file.is_file():
+        return None
+    try:
+        means = np.asarray(np.load(file, allow_pickle=False), np.float32)
+    except OSError as error:
+        raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
+    except (ValueError, EOFError) as error:
+        raise WrongWeights(_cannot_use(weights, error)) from error
+    if means.ndim != 2 or means.shape[1] != DIMENSIONS or not len(means):
+        raise WrongWeights(_cannot_use(weights, f"{file.name} has the shape {means.shape}"))
+    return means
 
 
 def _word_codes(weights: Weights) -> WordCodes | None:
@@ -478,7 +491,7 @@ def _classifier(weights: Weights, words: WordCodes | None) -> StatementClassifie
         raise WrongWeights(_cannot_use(weights, error)) from error
 
 
-def _cannot_use(weights: Weights, error: Exception) -> str:
+def _cannot_use(weights: Weights, error: Exception | str) -> str:
     return f"the embedding model in {weights.folder} cannot be used: {error}"
 
 

@@ -33,7 +33,22 @@ _ALL = ArchiveFilter.ALL
 _ROUND = 4  # messages of a round, as a guess
 
 
-class RecollectChatMessageStore:
+class _WithSettings:
+    """A part of a pipeline that is written as its settings, without its client."""
+
+    _settings: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings but for the client."""
+        return dict(default_to_dict(self, **self._settings))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Return a part with these settings."""
+        return cast(Self, default_from_dict(cls, data))
+
+
+class RecollectChatMessageStore(_WithSettings):
     """Chat messages by the id of their history. Threads may share it. Raises RecollectError."""
 
     def __init__(
@@ -54,15 +69,6 @@ class RecollectChatMessageStore:
             "channel": channel, "skip_system_messages": skip_system_messages, "last_k": last_k
         }  # fmt: skip
         self._opened = transcripts(self._client, channel, "haystack")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings but for the client."""
-        return dict(default_to_dict(self, **self._settings))
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Return a store of these settings."""
-        return cast(Self, default_from_dict(cls, data))
 
     def count_messages(self, chat_history_id: str) -> int:
         """Count the messages of a history."""
@@ -116,7 +122,7 @@ class RecollectChatMessageStore:
 
 
 @component
-class RecollectRecall:
+class RecollectRecall(_WithSettings):
     """A component that puts what was said before about the user's newest message ahead of the
     messages of a run, as a system message that no store writes.
     """
@@ -135,15 +141,6 @@ class RecollectRecall:
         self._settings = {"channel": channel, "budget": budget}
         self._recall = TurnRecall(budget)
         self._opened = transcripts(self._client, channel, "haystack")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings but for the client."""
-        return dict(default_to_dict(self, **self._settings))
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Return a component of these settings."""
-        return cast(Self, default_from_dict(cls, data))
 
     @component.output_types(messages=list[ChatMessage])
     def run(self, messages: list[ChatMessage], chat_history_id: str) -> dict[str, Any]:

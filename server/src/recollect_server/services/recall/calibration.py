@@ -131,8 +131,8 @@ def answering(
     words: QuestionWords,
     weights: Mapping[str, float] = COMPARED,
 ) -> Array:
-    """Return the probability that each text answers, by its own values and its fused score, and the
-    weights of the model that compared it. How even a text's words are that were not compared, its
+    """Return the probability that each text answers, by its own values, its fused score and the
+    weights of the model that compared it. A text that was not compared gets the evenness that its
     cosine leads to expect.
 
     In a small store much is said of few people: a name that a question shares with a text says

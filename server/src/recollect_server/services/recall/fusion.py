@@ -57,7 +57,7 @@ IDENTIFIER = 7.0
 _INFLECTED, _INFLECTED_ABOVE = 0.7, 0.3
 """Factors of the weights of a message's words, and of its conversation's, of a question in another
 language than English: stems are cut off by rule, and the weights were learned in English. Chosen
-on household notes in four languages, held against four others (`docs/decisions/languages.md`).
+on household notes in eight languages (`docs/decisions/languages.md`).
 """
 _OF_WORDS = ("keyword", "keyword_z", "keyword_window", "keyword_before", "keyword_after")
 _ABOVE = ("conversation_keyword",)

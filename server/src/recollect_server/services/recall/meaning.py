@@ -95,9 +95,10 @@ class Copy:
     def asked(self, *, foreign: bool) -> list[tuple["Copy", float]]:
         """Return the copies that a question is compared with, each with the factor for its cosines.
 
-        Usually these are all that have vectors. Where the second model has read the English texts
-        too, a `foreign` question is compared with its vectors alone, and an English question to an
-        English space with those of the main model alone.
+        A `foreign` question is compared with the vectors of the second model alone, where the space
+        has any: to the main model it is near to whatever that has read of its language by mistake.
+        Another question is compared with all vectors; but where the second model has read the
+        English texts too, and hardly anything else is there, with those of the main model alone.
         """
         here = [(self, 1.0)]
         beside = [(self.beside, FACTOR)] if self.beside is not None else []
