@@ -31,6 +31,8 @@ _SETTINGS = {
     "max_connections": "100",
     "restart_after_crash": "on",
     "jit": "off",
+    # segments are files of its own folder: in /dev/shm a killed server leaves them for ever
+    "dynamic_shared_memory_type": "mmap",
 }
 
 
