@@ -34,6 +34,7 @@ class Short:
 BENCHMARKS = (
     Short("append", "--rounds 1 --calls 1000 --callers 1 2 4 8 16 32"),
     Short("fairness", "--rounds 1 --seconds 1"),
+    Short("neighbours", "--messages 1000 --seconds 2 --words"),
     Short("load", "--rounds 1 --calls 300 --turns 5 50 500 5000 50000"),
     Short("gateway", "--rounds 1 --calls 300"),
     Short("adapters", "--calls 50"),

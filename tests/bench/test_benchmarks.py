@@ -218,6 +218,7 @@ def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 TINY = {
     "fairness": "--rounds 1 --seconds 0.2",
+    "neighbours": "--messages 40 --seconds 0.3 --words --beside stuck anew",
     "append": "--rounds 1 --calls 64 --callers 1 2 --secure",
     "load": "--rounds 1 --calls 5 --turns 1 30",
     "gateway": "--rounds 1 --calls 5",
@@ -230,7 +231,7 @@ TINY = {
 }
 
 
-@pytest.mark.timeout(600)  # ten of them, each with servers of its own
+@pytest.mark.timeout(600)  # eleven of them, each with servers of its own
 @pytest.mark.usefixtures("by_meaning")
 def test_all_together_make_one_table_and_the_pictures(
     monkeypatch: pytest.MonkeyPatch,
