@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from recollect import Client, ContextFormat, InvalidArgument, Message
+from recollect import Client, ContextFormat, DateRange, InvalidArgument, Message
 
+from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect
 from tests.waiting import until, until_embedded
@@ -91,10 +92,10 @@ def test_a_day_of_a_question_begins_and_ends_as_in_its_time_zone(
     client: Client, server: RunningServer
 ) -> None:
     times = {
-        "today in Tokyo": datetime(2026, 11, 20, 16, tzinfo=UTC),  # 01:00 on the 21st there
-        "yesterday in Tokyo": datetime(2026, 11, 20, 14, tzinfo=UTC),
-        "two days ago in Tokyo": datetime(2026, 11, 19, 14, tzinfo=UTC),
-        "winter in Berlin": datetime(2026, 10, 25, 22, 30, tzinfo=UTC),  # on the 25th, of 25 hours
+        "the first of them": datetime(2026, 11, 20, 16, tzinfo=UTC),  # 01:00 on the 21st there
+        "the second of them": datetime(2026, 11, 20, 14, tzinfo=UTC),
+        "the third of them": datetime(2026, 11, 19, 14, tzinfo=UTC),
+        "the last of them": datetime(2026, 10, 25, 22, 30, tzinfo=UTC),  # on the 25th, of 25 hours
     }
     here = client.conversations.create("web").id
     for text, time in times.items():
@@ -111,23 +112,23 @@ def test_a_day_of_a_question_begins_and_ends_as_in_its_time_zone(
         assert hit.snippet.split(", ")[1] in context.rendered
         return hit.snippet.split(", ")[1].rstrip(".")
 
-    assert first("What did I book today?", "Asia/Tokyo") == "today in Tokyo"
-    assert first("What did I book yesterday?", "Asia/Tokyo") == "yesterday in Tokyo"
-    assert first("What did I book yesterday?") == "two days ago in Tokyo"
-    assert first("What did I book on 25 October?", "Europe/Berlin") == "winter in Berlin"
+    assert first("What did I book today?", "Asia/Tokyo") == "the first of them"
+    assert first("What did I book yesterday?", "Asia/Tokyo") == "the second of them"
+    assert first("What did I book yesterday?") == "the third of them"
+    assert first("What did I book on 25 October?", "Europe/Berlin") == "the last of them"
     with Client(server.target, time_zone="Asia/Tokyo") as there:
         hit = there.recall.search("What did I book yesterday?").hits[0]
-        assert "yesterday in Tokyo" in hit.snippet
+        assert "the second of them" in hit.snippet
         assert "T08:00, Saturday, Asia/Tokyo" in there.recall.build_context(here).rendered
         last = there.insight.usage().rows[-1].bucket_start
         assert last.isoformat() == "2026-11-20T15:00:00+00:00"
     client.admin.set_setting("time_zone", "Asia/Tokyo")
-    assert first("What did I book yesterday?") == "yesterday in Tokyo"
-    assert first("What did I book yesterday?", "UTC") == "two days ago in Tokyo"
+    assert first("What did I book yesterday?") == "the second of them"
+    assert first("What did I book yesterday?", "UTC") == "the third of them"
     for form in (ContextFormat.XML, ContextFormat.RECALL_BLOCK, ContextFormat.OPENAI_MESSAGES):
         text = client.recall.build_context(new, "What did I book today?", format=form).rendered
         assert "2026-11-21T08:00, Saturday, Asia/Tokyo" in text
-        assert "2026-11-21" in text.partition("today in Tokyo")[0].rpartition("booked")[0][40:]
+        assert "2026-11-21" in text.partition("the first of them")[0].rpartition("booked")[0][40:]
     own = client.recall.build_context(here, "Thanks", format=ContextFormat.XML).rendered
     assert 'time="2026-11-21T01:00"' in own  # the clock's time there, without a Z
     with pytest.raises(InvalidArgument, match="time_zone: is not the name of a time zone"):
@@ -266,3 +267,34 @@ def test_a_time_of_all_that_is_stored_makes_no_message_fit(
     server.clock.now += 1
     service.conversation_of("A year later")  # now the time tells something
     assert set(service.found("2025")) == {fitting, named, *others}
+
+
+@each(
+    ("question", "said"),
+    [
+        ("What happened on 13 October?", "Yesterday I bought a canoe from a neighbour."),
+        ("What did we do on 2026-10-13?", "I bought a canoe yesterday."),
+        ("Was ist am 13. Oktober passiert?", "Gestern habe ich ein Kanu gekauft."),
+        ("¿Qué pasó el 13 de octubre?", "Ayer compré una canoa."),
+        ("10月13日に何があった？", "昨日カヌーを買いました。"),
+    ],
+)
+def test_what_somebody_says_of_yesterday_is_of_the_day_before_it(
+    question: str, said: str, client: Client, server: RunningServer
+) -> None:
+    def tell(day: int, text: str) -> str:
+        server.clock.now = int(datetime(2026, 10, day, 8, tzinfo=UTC).timestamp() * 1000)
+        name = client.conversations.create("web").id
+        client.conversations.append_turn(name, [Message.user(text)])
+        return name
+
+    right, wrong = tell(14, said), tell(17, said)
+    server.clock.now = int(NOW.timestamp() * 1000)
+    assert client.recall.search(question).hits[0].conversation_id == right
+    # what a period holds is all that is searched
+    until = datetime(2026, 10, 14, tzinfo=UTC)
+    within = client.recall.search(question, date_range=DateRange(end=until)).hits
+    assert within
+    assert right not in {it.conversation_id for it in within}
+    for name in (right, wrong):
+        client.conversations.delete(name)

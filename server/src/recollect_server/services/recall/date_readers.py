@@ -402,3 +402,22 @@ def _any_of(names: dict[str, int]) -> str:
 
 reader_of = lru_cache(_LanguageForms)
 """Return the reader of a language, made at its first question."""
+
+
+def _days_ago(days: int) -> str:
+    fixed = [(code, *it) for code, of in LANGUAGES.items() for it in of.fixed.items()]
+    fixed += [("", *it) for it in _EASTERN_FIXED.items()]
+    names = (
+        name
+        for code, forms, of in fixed
+        for name in forms.split("|")
+        if of == ("day", -days) and WORD.fullmatch(name)
+        if code not in AMBIGUOUS or not AMBIGUOUS[code].search(name)
+    )
+    return " ".join(names)
+
+
+days_ago = lru_cache(_days_ago)
+"""Returns the single words that name a day so many days before, with spaces between: "yesterday
+gestern ayer". None that is a plain word of another language.
+"""

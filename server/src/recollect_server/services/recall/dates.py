@@ -29,6 +29,7 @@ from recollect_server.services.recall.date_ranges import ONE_DAY, WEEK, Range
 from recollect_server.services.recall.date_readers import (
     EASTERN,
     Dates,
+    days_ago,
     eastern_dates,
     numeric_dates,
     reader_of,
@@ -46,6 +47,10 @@ asking.
 """
 
 
+_LOOKING_BACK = (1, 2)
+"""Days behind one on which a single word names it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mention:
     first: int
@@ -58,6 +63,16 @@ class Mention:
     """True if it counts from the time of asking, as "last week" does. Its words say nothing about
     the subject.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class LookBack:
+    """Words that name a day in messages of a time behind it."""
+
+    words: str
+    begin: int
+    end: int
+    """The time of those messages, in milliseconds since 1970."""
 
 
 def read_dates(
@@ -124,6 +139,20 @@ def days_named(question: str, dates: Sequence[Mention]) -> list[str]:
         for it in dates
         if not it.is_relative and it.end - it.begin <= one_day
     ]
+
+
+def looks_back(date: Mention, zone: tzinfo = UTC) -> Iterator[LookBack]:
+    """Yield how messages behind a day name it: "yesterday" on the next one. Nothing of a time that
+    is longer than a day.
+    """
+    if date.end - date.begin > ONE_DAY / _MILLISECOND:
+        return
+    day = ONE_DAY // _MILLISECOND
+    begin = to_wall(int(date.begin), zone)
+    begin -= begin % day
+    for days in _LOOKING_BACK:
+        start, end = (from_wall(begin + it * day, zone) for it in (days, days + 1))
+        yield LookBack(days_ago(days), int(start), int(end))
 
 
 def words_of_dates(question: str, dates: Sequence[Mention]) -> frozenset[str]:

@@ -42,6 +42,7 @@ _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 _GRACE = 7 * DAY  # events of a day are mentioned within a week
 _FADING = 10 * DAY
 _BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
+_LOOKING_BACK = 1.15  # "yesterday I bought a canoe", on the day behind the one that is named
 _REACH = 120  # places beyond which exp(-places / 3) adds nothing that a float holds
 _SEEDS = 5  # conversations whose topic others are compared with
 # of the gate `long`, 54 words: beyond it the weights of words would have the wrong sign
@@ -349,7 +350,7 @@ def _newness(times: Array) -> Array:
 
 def dates_of(question: Question, messages: MessageLegs) -> Array:
     """Return 1 in a time that the question names, somewhat less right behind it, then less and
-    less; 0 if it names none.
+    less; 0 if it names none. Somewhat more than 1 of a message that names that day itself.
 
     Events of a day are mentioned within a week; a question about "yesterday" means messages of
     that day.
@@ -360,6 +361,8 @@ def dates_of(question: Question, messages: MessageLegs) -> Array:
         inside = (messages.time >= it.begin) & (messages.time < it.end)
         beside = _BESIDE_RELATIVE if it.is_relative else _BESIDE
         nearest = np.maximum(nearest, np.where(inside, 1.0, beside * np.exp(-gap / _FADING)))
+    if question.looking_back is not None:
+        nearest = np.where(question.looking_back, _LOOKING_BACK, nearest)
     return nearest
 
 

@@ -23,6 +23,7 @@ from recollect_server.services.recall.dates import (
     asks_only_of_dates,
     days_named,
     is_only_of_dates,
+    looks_back,
     read_dates,
     without_dates,
 )
@@ -128,6 +129,10 @@ class Proposals:
     """The messages that have each identifier of the question."""
     unsaid: float
     """Share of the question's weight in identifiers that nobody said (`unsaid_share`)."""
+    looking_back: NDArray[np.int64]
+    """Ids of messages, ascending, that name a day that the question names: "yesterday" on the day
+    behind it.
+    """
     late: dict[str, str]
     """Reasons why less was found by meaning than could be."""
 
@@ -215,12 +220,13 @@ def propose(
         with telemetry.step(Step.VECTORS):
             near, abbreviated = _near(scans, len(hidden))
     deadline.check()
-    dated = _NO_IDS
+    dated, looking_back = _NO_IDS, _NO_IDS
     if query.dates and not query.is_word and asks_of_dates(query.text):
         with telemetry.step(Step.DATES):
             dated, keyword = _dated(index, query, words, scans, keyword)
+            looking_back = _looking_back(index, query)
     deadline.check()
-    messages = union(best - 1, best, best + 1, near, dated, all_named(named))
+    messages = union(best - 1, best, best + 1, near, dated, looking_back, all_named(named))
     messages = messages[~among(messages, hidden)]
     return Proposals(
         messages,
@@ -235,6 +241,7 @@ def propose(
         scans,
         named,
         unsaid,
+        looking_back,
         late,
     )
 
@@ -350,6 +357,22 @@ def _dated(
     return union(*parts), keyword
 
 
+def _looking_back(index: Index, query: Query) -> NDArray[np.int64]:
+    """Return the messages of the scope that name a day of the question from behind it."""
+    ids = _NO_IDS
+    for date in query.dates:
+        for it in looks_back(date, query.zone) if date.end <= query.now else ():
+            for start, end in _within(query.scope, it.begin, it.end):
+                terms = [
+                    replace(term, only_ranks=False)
+                    for term in index.search.terms(it.words).chosen
+                    if not term.is_near
+                ]
+                words = index.search.keyword(terms, query.scope, query.within)
+                ids = union(ids, words.best_between(start, end, _DATED).ids)
+    return ids
+
+
 def _said_then(
     index: Index, scope: SearchScope, dates: Sequence[Mention], most: int
 ) -> NDArray[np.int64]:
@@ -361,7 +384,12 @@ def _said_then(
 def _periods(scope: SearchScope, dates: Sequence[Mention]) -> Iterator[tuple[int, int]]:
     """Give the times that a question names, as far as the scope goes."""
     for it in dates:
-        start = max(int(it.begin), scope.start) if scope.start is not None else int(it.begin)
-        end = min(int(it.end), scope.end) if scope.end is not None else int(it.end)
-        if start < end:
-            yield start, end
+        yield from _within(scope, int(it.begin), int(it.end))
+
+
+def _within(scope: SearchScope, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Give a time as far as the scope goes: nothing beyond it."""
+    start = start if scope.start is None else max(start, scope.start)
+    end = end if scope.end is None else min(end, scope.end)
+    if start < end:
+        yield start, end

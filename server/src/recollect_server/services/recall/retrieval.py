@@ -7,7 +7,7 @@ retriever, whichever proposed it (`_judge`); the scores become one ranking and p
 (`word_matches`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,7 +170,8 @@ def _rank(
     if normal is not None:
         legs = with_normal_words(messages, normal, *legs)
     weights = proposals.terms.words
-    question = Question(query.text, dates, unsaid(weights, legs[0].keyword))
+    looking_back = among(messages.ids, proposals.looking_back)
+    question = Question(query.text, dates, unsaid(weights, legs[0].keyword), looking_back)
     words = proposals.scans.words if proposals.scans else ()
     dated = words_of_dates(query.text, dates)
     matches: Matches | None = None
@@ -195,7 +196,7 @@ def _rank(
         and (past := tuple(it for it in dates if it.end <= now))
         and asks_of_dates(query.text)
     ):
-        of_past = dates_of(Question(query.text, past), evidence.of_messages)
+        of_past = dates_of(replace(question, dates=past), evidence.of_messages)
         weights, legs = with_dates(weights, *legs, of_past)
     scores = calibrated(order, weights, *legs, matches)
     if says_little(query.text):

@@ -33,6 +33,8 @@ class Question:
     """Share of its words, from 0 to 1, that nobody said and no message makes up for: near 1 where
     it is asked in other words than those of the answer (`fusion.unsaid`).
     """
+    looking_back: NDArray[np.bool_] | None = None
+    """Which candidates, of shape [n], name a day of the question from behind it; None: no one."""
 
 
 @dataclass(frozen=True, slots=True)
