@@ -1,4 +1,4 @@
-"""What the work of one space costs the calls of another: an append and a search in a small space,
+"""Cost of the work of one space for the calls of another: an append and a search in a small space,
 alone and beside a space that floods, is stuck, is read anew, is embedded, takes notes or is backed
 up.
 
@@ -46,7 +46,7 @@ CALM, OLD, LOUD, STUCK = "calm", "old", "loud", "stuck"
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class CallTimes:
     """Milliseconds that calls took, sorted. A call that failed took for ever."""
 
     appends: list[float]
@@ -63,7 +63,7 @@ def naming(space: str) -> tuple[tuple[str, str], ...]:
     return (("recollect-space", space),)
 
 
-def call_calmly(target: str, conversation: str, seconds: float) -> Times:
+def call_calmly(target: str, conversation: str, seconds: float) -> CallTimes:
     """Append to the small space and search it for so many seconds, in a process of its own."""
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(
@@ -75,7 +75,7 @@ def call_calmly(target: str, conversation: str, seconds: float) -> Times:
         answer = ours.recv()
     finally:
         process.join()
-    assert isinstance(answer, Times)
+    assert isinstance(answer, CallTimes)
     return answer
 
 
@@ -97,7 +97,7 @@ def _call(answer: Connection, target: str, conversation: str, seconds: float) ->
         with ThreadPoolExecutor(2) as pool:
             appends = pool.submit(_in_turn, append, _APPENDS, seconds)
             searches = pool.submit(_in_turn, search, _SEARCHES, seconds)
-            answer.send(Times(appends.result(), searches.result()))
+            answer.send(CallTimes(appends.result(), searches.result()))
 
 
 def _in_turn(call: Callable[[], None], rate: int, seconds: float) -> list[float]:

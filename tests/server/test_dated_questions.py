@@ -270,7 +270,7 @@ def test_a_time_of_all_that_is_stored_makes_no_message_fit(
 
 
 @each(
-    ("question", "said"),
+    ("question", "text"),
     [
         ("What happened on 13 October?", "Yesterday I bought a canoe from a neighbour."),
         ("What did we do on 2026-10-13?", "I bought a canoe yesterday."),
@@ -280,15 +280,15 @@ def test_a_time_of_all_that_is_stored_makes_no_message_fit(
     ],
 )
 def test_what_somebody_says_of_yesterday_is_of_the_day_before_it(
-    question: str, said: str, client: Client, server: RunningServer
+    question: str, text: str, client: Client, server: RunningServer
 ) -> None:
-    def tell(day: int, text: str) -> str:
+    def append(day: int, content: str) -> str:
         server.clock.now = int(datetime(2026, 10, day, 8, tzinfo=UTC).timestamp() * 1000)
         name = client.conversations.create("web").id
-        client.conversations.append_turn(name, [Message.user(text)])
+        client.conversations.append_turn(name, [Message.user(content)])
         return name
 
-    right, wrong = tell(14, said), tell(17, said)
+    right, wrong = append(14, text), append(17, text)
     server.clock.now = int(NOW.timestamp() * 1000)
     assert client.recall.search(question).hits[0].conversation_id == right
     # what a period holds is all that is searched

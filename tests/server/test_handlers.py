@@ -135,18 +135,18 @@ def test_work_for_a_caller_ends_once_it_leaves_or_its_time_is_over(
     leave: Callable[[Any, Any], None], handlers: Handlers
 ) -> None:
     deadlines: list[Deadline] = []
-    begun = threading.Event()
+    has_begun = threading.Event()
 
     def work(_: Any, call: Call) -> Message:
         deadlines.append(deadline_of(call.context, 60))
-        begun.set()
+        has_begun.set()
         until(lambda: deadlines[0].is_over)
         deadlines.append(deadline_of(call.context, 60))
         return api.GetResponse()
 
     handlers.does = work
     call = handlers.begin(GET, valid(GET), timeout=30.0)
-    assert begun.wait(30)
+    assert has_begun.wait(30)
     assert not deadlines[0].is_over
     leave(call, handlers.clock)
     assert handlers.over.wait(30)
