@@ -10,6 +10,10 @@ COPY server server
 RUN python -m venv /opt/recollect \
     && /opt/recollect/bin/pip install --no-cache-dir --constraint constraints.txt \
        "./client[web]" "./server[encryption,postgres,s3]"
+# Nothing here fetches a model: tokenizers asks for what does. Nor does anything run tests of libraries, or install.
+RUN /opt/recollect/bin/pip uninstall --yes --quiet filelock fsspec hf-xet huggingface-hub tqdm \
+    && find /opt/recollect/lib -depth -type d \( -name tests -o -name SelfTest \) -exec rm -r {} + \
+    && /opt/recollect/bin/pip uninstall --yes --quiet pip
 # The commit of the sources, for versions: --build-arg COMMIT="$(git rev-parse HEAD)"
 ARG COMMIT=""
 RUN printf %s "$COMMIT" > "$(/opt/recollect/bin/python -c 'import recollect; print(recollect.__path__[0])')/COMMIT"
