@@ -92,10 +92,10 @@ def test_a_day_of_a_question_begins_and_ends_as_in_its_time_zone(
     client: Client, server: RunningServer
 ) -> None:
     times = {
-        "the first of them": datetime(2026, 11, 20, 16, tzinfo=UTC),  # 01:00 on the 21st there
-        "the second of them": datetime(2026, 11, 20, 14, tzinfo=UTC),
-        "the third of them": datetime(2026, 11, 19, 14, tzinfo=UTC),
-        "the last of them": datetime(2026, 10, 25, 22, 30, tzinfo=UTC),  # on the 25th, of 25 hours
+        "today in Tokyo": datetime(2026, 11, 20, 16, tzinfo=UTC),  # 01:00 on the 21st there
+        "yesterday in Tokyo": datetime(2026, 11, 20, 14, tzinfo=UTC),
+        "two days ago in Tokyo": datetime(2026, 11, 19, 14, tzinfo=UTC),
+        "winter in Berlin": datetime(2026, 10, 25, 22, 30, tzinfo=UTC),  # on the 25th, of 25 hours
     }
     here = client.conversations.create("web").id
     for text, time in times.items():
@@ -112,23 +112,23 @@ def test_a_day_of_a_question_begins_and_ends_as_in_its_time_zone(
         assert hit.snippet.split(", ")[1] in context.rendered
         return hit.snippet.split(", ")[1].rstrip(".")
 
-    assert first("What did I book today?", "Asia/Tokyo") == "the first of them"
-    assert first("What did I book yesterday?", "Asia/Tokyo") == "the second of them"
-    assert first("What did I book yesterday?") == "the third of them"
-    assert first("What did I book on 25 October?", "Europe/Berlin") == "the last of them"
+    assert first("What did I book today?", "Asia/Tokyo") == "today in Tokyo"
+    assert first("What did I book yesterday?", "Asia/Tokyo") == "yesterday in Tokyo"
+    assert first("What did I book yesterday?") == "two days ago in Tokyo"
+    assert first("What did I book on 25 October?", "Europe/Berlin") == "winter in Berlin"
     with Client(server.target, time_zone="Asia/Tokyo") as there:
         hit = there.recall.search("What did I book yesterday?").hits[0]
-        assert "the second of them" in hit.snippet
+        assert "yesterday in Tokyo" in hit.snippet
         assert "T08:00, Saturday, Asia/Tokyo" in there.recall.build_context(here).rendered
         last = there.insight.usage().rows[-1].bucket_start
         assert last.isoformat() == "2026-11-20T15:00:00+00:00"
     client.admin.set_setting("time_zone", "Asia/Tokyo")
-    assert first("What did I book yesterday?") == "the second of them"
-    assert first("What did I book yesterday?", "UTC") == "the third of them"
+    assert first("What did I book yesterday?") == "yesterday in Tokyo"
+    assert first("What did I book yesterday?", "UTC") == "two days ago in Tokyo"
     for form in (ContextFormat.XML, ContextFormat.RECALL_BLOCK, ContextFormat.OPENAI_MESSAGES):
         text = client.recall.build_context(new, "What did I book today?", format=form).rendered
         assert "2026-11-21T08:00, Saturday, Asia/Tokyo" in text
-        assert "2026-11-21" in text.partition("the first of them")[0].rpartition("booked")[0][40:]
+        assert "2026-11-21" in text.partition("today in Tokyo")[0].rpartition("booked")[0][40:]
     own = client.recall.build_context(here, "Thanks", format=ContextFormat.XML).rendered
     assert 'time="2026-11-21T01:00"' in own  # the clock's time there, without a Z
     with pytest.raises(InvalidArgument, match="time_zone: is not the name of a time zone"):

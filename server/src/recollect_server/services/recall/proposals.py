@@ -358,10 +358,13 @@ def _dated(
 
 
 def _looking_back(index: Index, query: Query) -> NDArray[np.int64]:
-    """Return the messages of the scope that name a day of the question from behind it."""
+    """Return the messages of the scope that name a day of the question from behind it. Of a day
+    that counts from the time of asking there are none: who asks of yesterday has just said so.
+    """
     ids = _NO_IDS
     for date in query.dates:
-        for it in looks_back(date, query.zone) if date.end <= query.now else ():
+        is_past = date.end <= query.now and not date.is_relative
+        for it in looks_back(date, query.zone) if is_past else ():
             for start, end in _within(query.scope, it.begin, it.end):
                 terms = [
                     replace(term, only_ranks=False)
