@@ -26,6 +26,8 @@ from recollect_server.transport.listening import CannotListen
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # as malloc.h numbers them
 _STOPS = {signal.SIGINT, signal.SIGTERM}
+_SWITCH_SECONDS = 0.0005
+"""Time for which a thread may keep Python's lock while others wait for it."""
 
 
 @click.command()
@@ -60,6 +62,9 @@ def serve(config: Path | None, while_locked: Path | None, **flags: Any) -> None:
     # What was made so far stays until the end. The collector would go through all of it again and
     # again, and hold Python's lock each time, and with it every call, for some 40 ms.
     gc.freeze()
+    # A call of some 40 steps in C waits for Python's lock after each: beside a thread that keeps it
+    # for 5 ms, as is usual, that was most of its time (`bench.neighbours`).
+    sys.setswitchinterval(_SWITCH_SECONDS)
     _trim()
     recovered = running.recovered
     note = f", {counted(recovered.messages, 'message')} indexed anew" if recovered.messages else ""
