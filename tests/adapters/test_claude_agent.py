@@ -4,8 +4,10 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import shutil
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -386,44 +388,81 @@ class PlayedApi(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-@pytest.fixture
-def guide(client: Client) -> dict[str, Any]:
-    """Run the guide's block, and return its names."""
-    text = (ROOT / "docs" / "guides" / "adapters.md").read_text()
-    block = text.partition("\n## Claude Agent SDK\n")[2].split("```python\n")[1].split("```")[0]
-    names: dict[str, Any] = {"client": client, "print": lambda _: None}
-    exec(compile(block, "adapters.md", "exec"), names)  # noqa: S102 - of our own guide
+def names_of(page: str, section: str, **names: Any) -> dict[str, Any]:
+    """Run the first block of a page's section, and return its names."""
+    text = (ROOT / "docs" / page).read_text().partition(section)[2]
+    block = text.split("```python\n")[1].split("```")[0]
+    names["__name__"] = "page"
+    exec(compile(block, page, "exec"), names)  # noqa: S102 - of our own guide
     return names
 
 
-def test_the_guides_options_are_those_of_the_sdk(guide: dict[str, Any]) -> None:
-    assert isinstance(guide["options"].session_store, RecollectSessionStore)
-    assert [*guide["options"].hooks] == ["UserPromptSubmit"]
+@pytest.fixture
+def guide(client: Client) -> dict[str, Any]:
+    section = "\n## Claude Agent SDK\n"
+    return names_of("guides/adapters.md", section, client=client, print=lambda _: None)
 
 
-@pytest.mark.skipif(not CLAUDE_CODE, reason="there is no `claude` on the PATH, nor in CLAUDE_CODE")
-async def test_claude_code_goes_on_with_a_session_on_another_machine_and_recalls(
-    guide: dict[str, Any], past: Past, server: RunningServer, tmp_path: Path
+@pytest.fixture
+def page(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("RECOLLECT_ADDRESS", server.target)
+    return names_of("toolkits/claude.md", "# Recollect")
+
+
+def test_the_options_of_guide_and_page_are_those_of_the_sdk(
+    guide: dict[str, Any], page: dict[str, Any]
 ) -> None:
+    for options in (guide["options"], page["options"]):
+        assert isinstance(options.session_store, RecollectSessionStore)
+        assert [*options.hooks] == ["UserPromptSubmit"]
+
+
+@pytest.fixture
+def machine(server: RunningServer, tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """Return a function that returns options of Claude Code on a new machine."""
+    if not CLAUDE_CODE:
+        pytest.skip("there is no `claude` on the PATH, nor does CLAUDE_CODE name one")
     server.clock.now = system_clock()
-    store = guide["store"]
+    PlayedApi.requests.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), PlayedApi) as api:
         threading.Thread(target=api.serve_forever, daemon=True).start()
-        options, session = guide["options"], None
-        for machine in ("one", "two"):
-            home = tmp_path / machine
+
+        def options(name: str) -> dict[str, Any]:
+            home = tmp_path / name
             env = {
                 "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{api.server_port}",
                 "ANTHROPIC_API_KEY": "none", "CLAUDE_CONFIG_DIR": str(home / ".claude"),
                 "HOME": str(home), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             }  # fmt: skip
-            guide["options"] = replace(options, cli_path=CLAUDE_CODE, cwd=tmp_path, env=env)
-            session = await guide["ask"](QUESTION, session)
+            return {"cli_path": CLAUDE_CODE, "cwd": tmp_path, "env": env}
+
+        yield options
         api.shutdown()
+
+
+async def test_claude_code_goes_on_with_a_session_on_another_machine_and_recalls(
+    guide: dict[str, Any], past: Past, machine: Any, tmp_path: Path
+) -> None:
+    options, session = guide["options"], None
+    for name in ("one", "two"):
+        guide["options"] = replace(options, **machine(name))
+        session = await guide["ask"](QUESTION, session)
     assert all("heron" in it for it in PlayedApi.requests)
     key: Any = {"project_key": project_key_for_directory(tmp_path), "session_id": session}
-    entries = await store.load(key)
+    entries = await guide["store"].load(key)
     texts = [it["message"]["content"] for it in entries if it["type"] == "user"]
     assert texts == [QUESTION, QUESTION]
     assert [it is None for it in past.builds] == [True, False]
     assert "I see " in PlayedApi.requests[-1]
+
+
+async def test_the_program_for_claude_recalls_across_sessions(
+    page: dict[str, Any], machine: Any
+) -> None:
+    lines: list[str] = []
+    page["print"] = lambda *it: lines.append(" ".join(map(str, it)))
+    page["options"] = replace(page["options"], **machine("one"))
+    await page["main"]()
+    assert ["called heron" in it for it in PlayedApi.requests] == [True, True, True]
+    assert re.fullmatch(r"I see \d messages\.", lines[0])
+    assert lines[2] == "It was said over claude-agent"

@@ -47,6 +47,17 @@ const model = new MockLanguageModelV3({
   }),
 });
 """
+ANSWERING = """
+import { MockLanguageModelV3 } from "ai/test";
+const usage = { inputTokens: {} as never, outputTokens: {} as never };
+const model = new MockLanguageModelV3({
+  doGenerate: async ({ prompt: [first] }) => {
+    const isRecalled = first!.role === "system" && first!.content.includes("called heron");
+    const text = isRecalled ? "It is called heron." : "Noted.";
+    return { content: [{ type: "text", text }], finishReason: { unified: "stop", raw: "stop" }, usage, warnings: [] };
+  },
+});
+"""
 POSTED = """
 const text = "What is the staging database called?";
 const posted = { id: "chat-1", messages: [{ id: "m1", role: "user", parts: [{ type: "text", text }] }] };
@@ -125,6 +136,16 @@ def test_the_blocks_of_the_readme_run_and_print_what_it_says(
     assert "heron" in recalled
     channels = {it.channel for it in client.conversations.list()}
     assert channels == {"web", "agents-js", "ai-sdk"}
+
+
+@pytest.mark.timeout(400)
+def test_the_program_for_the_vercel_ai_sdk_recalls_across_chats(
+    project: Path, server: RunningServer
+) -> None:
+    page = (CLIENT.parents[1] / "docs/toolkits/vercel.md").read_text()
+    page = page.replace("127.0.0.1:50051", server.target)
+    [(program, printed)] = re.findall(r"```ts\n(.*?)```.*?```\n(.*?)```", page, re.DOTALL)
+    assert ran(typed(project, "vercel", ANSWERING + program), cwd=project) == printed
 
 
 def test_the_client_is_no_heavier_for_the_toolkits() -> None:
