@@ -130,6 +130,24 @@ async def test_a_session_of_claude_code_comes_back_and_is_a_conversation(
     assert best.channel == "claude-agent"
 
 
+async def test_a_result_that_comes_late_stands_where_it_was_stored(
+    store: RecollectSessionStore, client: Client
+) -> None:
+    call = {"type": "tool_use", "id": "c", "name": "Bash", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "97 %"}
+    entries = [
+        user("a", "1"),
+        {"type": "assistant", "uuid": "2", "message": {"content": [call]}},
+        user("b", "3"),
+        {"type": "user", "uuid": "4", "message": {"content": [result]}},
+    ]
+    for it in entries:
+        await store.append(KEY, [it])
+    assert await store.load(KEY) == entries
+    turns = [it.turn_number for it in messages_of(client, "claude-agent")]
+    assert turns == [1, 1, 1, 2]  # which reads as people do, in the order of turns
+
+
 async def test_a_batch_that_is_repeated_is_there_once_also_for_another_process(
     store: RecollectSessionStore, client: Client
 ) -> None:
