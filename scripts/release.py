@@ -29,6 +29,10 @@ VERSIONS = {
     "server/src/recollect_server/__init__.py": [r'^__version__ = "(.+)"$'],
     "Dockerfile": [r'image\.version="(.+)"'],
     "deploy/helm/recollect/Chart.yaml": [r"^version: (.+)$", r'^appVersion: "(.+)"$'],
+    "clients/toolkits/package.json": [
+        r'^  "version": "(.+)",$',
+        r'^    "@recollect/client": "(.+)",$',
+    ],
     "clients/typescript/package.json": [r'^  "version": "(.+)",$'],
     "clients/typescript/package-lock.json": [
         r'^  "version": "(.+)",$',

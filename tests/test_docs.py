@@ -26,6 +26,7 @@ PAGES = sorted(
         *(ROOT / "bench").rglob("*.md"),
         ROOT / "client/README.md",
         *ROOT.glob("packages/*/README.md"),
+        ROOT / "clients/toolkits/README.md",
         ROOT / "clients/typescript/README.md",
         ROOT / "clients/go/README.md",
         ROOT / "tests/README.md",

@@ -1,4 +1,6 @@
-"""The guide to adapters: its blocks of Google ADK, Pydantic AI, LlamaIndex and Haystack run."""
+"""The guide to adapters: its blocks of Google ADK, Pydantic AI, LlamaIndex, Haystack and Agent
+Framework run.
+"""
 
 import re
 from pathlib import Path
@@ -13,6 +15,7 @@ from google.genai import types
 from llama_index.core.llms import MockLLM
 from pydantic_ai.models.test import TestModel
 
+from tests.adapters.test_agent_framework import ScriptedClient
 from tests.adapters.test_google_adk import Counting
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "adapters.md"
@@ -21,16 +24,17 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "adapters.md"
 def test_every_block_of_the_guide_runs_and_its_words_are_found(client: Client) -> None:
     text = PAGE.read_text().partition("\n## Google ADK\n")[2]
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         names: dict[str, Any] = {
             "adk_model": Counting(model="counting"),
             "client": client,
+            "framework_client": ScriptedClient("Logs filled the disk."),
             "llama_model": MockLLM(),
             "pydantic_model": TestModel(),
             "types": types,
         }
         exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102 - of our own guide
     channels = {it.channel for it in client.conversations.list()}
-    assert channels == {"adk", "haystack", "llama-index", "pydantic-ai"}
-    assert len(client.recall.search("server slow").results) == 4
+    assert channels == {"adk", "agent-framework", "haystack", "llama-index", "pydantic-ai"}
+    assert len(client.recall.search("server slow").results) == 5

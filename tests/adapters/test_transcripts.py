@@ -77,3 +77,17 @@ def test_a_repeat_of_what_takes_several_calls_is_kept_once(client: Client) -> No
         transcript.add([({"text": it}, words) for it in texts], request_id="r-1")
     assert [it.item["text"] for it in transcript.read()] == texts
     assert transcript.read(latest=0) == []
+
+
+def test_a_message_of_many_short_texts_comes_back(client: Client) -> None:
+    transcript = Transcript(client, "web", Party(group_id="many"), "test")
+    items = [
+        {"text": "zeppelin", "lines": [f'line {it} "\0' for it in range(count)]}
+        for count in (9, 9000)
+    ]
+    for role in (Role.USER, Role.ASSISTANT):
+        transcript.add([(it, Words(role=role, texts=[["text"]])) for it in items])
+    assert [it.item for it in transcript.read()] == [*items, *items]
+    [conversation] = client.conversations.list()
+    messages = client.conversations.load(conversation.id).messages
+    assert [it.content for it in messages if it.content] == ["zeppelin"] * 4

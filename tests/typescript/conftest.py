@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+NO_NETWORK = ("ENOTCACHED", "EAI_AGAIN", "ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT")
 CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
 
 
@@ -61,4 +62,25 @@ def ran(*arguments: str | Path, cwd: Path = CLIENT, **environment: str) -> str:
         timeout=100,
     )
     assert (result.returncode, result.stderr) == (0, ""), result.stdout + result.stderr
+    return result.stdout
+
+
+def npm(*arguments: str | Path, cwd: Path) -> str:
+    """Run npm, which must succeed, and return its output; skip where it finds no registry."""
+    program = shutil.which("npm")
+    if program is None:
+        pytest.skip("there is no npm here")
+    with Path(CLIENT / "node_modules" / ".packing").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # to pack the client makes its `dist` anew
+        result = subprocess.run(
+            [program, *arguments, "--no-audit", "--no-fund", "--fetch-retries=1"],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+    if result.returncode and any(code in result.stderr for code in NO_NETWORK):
+        pytest.skip("npm can fetch no packages here")
+    assert result.returncode == 0, result.stderr
     return result.stdout

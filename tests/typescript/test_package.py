@@ -3,36 +3,14 @@
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
 from recollect import Client
 
 from tests.conftest import RunningServer
-from tests.typescript.conftest import CLIENT, built, node, ran
+from tests.typescript.conftest import CLIENT, built, node, npm, ran
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "node"
-NO_NETWORK = ("ENOTCACHED", "EAI_AGAIN", "ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT")
-
-
-def npm(*arguments: str | Path, cwd: Path) -> str:
-    """Run npm, which must succeed, and return its output; skip where it finds no registry."""
-    program = shutil.which("npm")
-    if program is None:
-        pytest.skip("there is no npm here")
-    result = subprocess.run(
-        [program, *arguments, "--no-audit", "--no-fund", "--fetch-retries=1"],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    if result.returncode and any(code in result.stderr for code in NO_NETWORK):
-        pytest.skip("npm can fetch no packages here")
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def test_the_package_works_in_an_empty_project(

@@ -16,8 +16,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from recollect import AsyncClient, Client
-from recollect.adapters.langgraph import RecollectStore
-from recollect.adapters.openai_agents import RecollectSession
 
 TARGET = os.environ["RECOLLECT_TARGET"]
 _names = (f"store {os.getpid()}-{number}" for number in itertools.count())
@@ -26,6 +24,7 @@ _names = (f"store {os.getpid()}-{number}" for number in itertools.count())
 def store_in_memory() -> None:
     """Put `RecollectStore` in the place of LangGraph's store in memory."""
     from langgraph.store import memory
+    from recollect.adapters.langgraph import RecollectStore
 
     client = Client(TARGET)
 
@@ -40,6 +39,8 @@ def store_over_sqlite() -> None:
     """Put `RecollectStore` in the place of LangGraph's store over SQLite, which is not installed:
     its tests import it, and some look inside.
     """
+    from recollect.adapters.langgraph import RecollectStore
+
     client = Client(TARGET)
 
     def options_of(place: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +81,7 @@ def session_over_sqlite() -> None:
     import grpc.aio._utils
     from agents import memory
     from agents.extensions.memory import async_sqlite_session
+    from recollect.adapters.openai_agents import RecollectSession
 
     # Some tests stop the clock of the whole process, by which gRPC measures deadlines.
     vars(grpc.aio._utils)["time"] = SimpleNamespace(time=time.time)
@@ -157,7 +159,37 @@ def session_over_sqlite() -> None:
     async_sqlite_session.AsyncSQLiteSession = AsyncSession  # type: ignore[assignment, misc]
 
 
+def session_store_in_memory() -> None:
+    """Put `RecollectSessionStore` in the place of the Claude Agent SDK's store in memory."""
+    import claude_agent_sdk
+    from claude_agent_sdk._internal import session_store
+    from recollect.adapters.claude_agent import RecollectSessionStore, _lines
+
+    client = Client(TARGET)
+
+    class Store(RecollectSessionStore):
+        def __init__(self) -> None:
+            own = next(_names).replace(" ", "-")
+            super().__init__(client, channel=f"{own}-main", subagents=f"{own}-sub")
+
+        def get_entries(self, key: Any) -> list[Any]:
+            """Return what `load` does, without waiting for it."""
+            return _lines(self._transcript(key).read())
+
+        @property
+        def size(self) -> int:
+            return len([*client.conversations.list(channels=self._channels[:1])])
+
+        def clear(self) -> None:
+            for it in client.conversations.list(channels=self._channels):
+                client.conversations.delete(it.id)
+
+    claude_agent_sdk.InMemorySessionStore = Store  # type: ignore[assignment, misc, unused-ignore]
+    session_store.InMemorySessionStore = Store  # type: ignore[assignment, misc, unused-ignore]
+
+
 SUITES: dict[str, Callable[[], None]] = {
+    "claude-agent-sdk": session_store_in_memory,
     "langgraph-checkpoint": store_in_memory,
     "langgraph-checkpoint-sqlite": store_over_sqlite,
     "openai-agents": session_over_sqlite,

@@ -18,6 +18,8 @@ CONTENT, THINKING, ARGUMENTS, FILES = "content", "thinking", "arguments", "files
 _BETWEEN = "\n\n"
 _LONG = 4096
 """A text of more characters does not stay in the shape: the metadata has 64 KiB."""
+_LONG_SHAPE = 32 << 10
+"""A shape of more characters does not stay in the metadata either."""
 _OWN_THINKING = 256 << 10
 """A text of no known kind with more characters does not stay in its message."""
 _KINDS = ("image", "audio", "video")
@@ -46,6 +48,10 @@ class Packed:
                 self._take(FILES, path)
             elif len(text) > _LONG:
                 self._take(overflow, path)
+        self._text = json.dumps(self._shape, separators=(",", ":"))
+        self._is_long = len(self._text) > _LONG_SHAPE
+        if self._is_long:
+            self._pieces.setdefault(FILES, []).append(self._text)
 
     def words(self, place: str) -> str:
         """Return the words of a place; of the content with a note on each file."""
@@ -59,7 +65,9 @@ class Packed:
     @property
     def shape(self) -> str:
         """Return the rest of the message, for `unpacked`."""
-        packed = {"shape": self._shape, "words": self._taken}
+        packed: dict[str, Any] = {"shape": self._shape, "words": self._taken}
+        if self._is_long:  # it stands behind the files
+            packed["shape"] = len(self._text)
         if FILES in self._pieces:
             packed["files"] = digest_of(self.words(FILES))
         return json.dumps(packed, separators=(",", ":"))
@@ -99,6 +107,8 @@ def unpacked(shape: str, words: dict[str, str], files: Files) -> Any:
         if text is None:
             return None
         words = {**words, FILES: text}
+        if isinstance(packed["shape"], int):
+            packed["shape"] = json.loads(text[-packed["shape"] :])
     read = dict.fromkeys(words, 0)
     for place, path, length in packed["words"]:
         start = read[place]

@@ -1,13 +1,15 @@
 """The messages of another toolkit as a conversation: they come back exactly and in their order.
 
-What the thin adapters share (`google_adk`, `llama_index`, `pydantic_ai`): each says which texts of
-a message are words, and this keeps them, with files apart (`files`), lines that take messages back,
-and one that takes back all before it (`items`).
+What the thin adapters share (`claude_agent`, `google_adk`, `llama_index` …): each says which texts
+of a message are words, and this keeps them, with files apart (`files`), lines that take messages
+back, and one that takes back all before it (`items`).
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -23,10 +25,10 @@ from recollect import (
     Role,
     ToolCall,
 )
-from recollect._shared.file_parts import is_part
+from recollect._shared.file_parts import PART, is_part
 from recollect._shared.history import read_history
 from recollect.adapters.clients import blocking
-from recollect.adapters.files import Files, batches
+from recollect.adapters.files import Files, batches, digest_of
 from recollect.adapters.items import (
     cleared,
     is_clearing,
@@ -58,6 +60,12 @@ class Words:
     kind: str = "message"
     """Shown where it has no words."""
     sender: str = ""
+    overflow: str = ""
+    """The place of its other long texts (`packing`). Empty means with its words or its thinking."""
+    timestamp: datetime | None = None
+    """The time at which it was said. None means when it is stored."""
+    is_hidden: bool = False
+    """True for what only the toolkit reads: it is stored as a part of a file is."""
 
 
 @dataclass
@@ -204,17 +212,15 @@ class Transcript:
         is none.
         """
         shape = it.metadata.get(self._key)
-        if is_part(it) or what_it_takes_back(it):
-            return None
         if isinstance(shape, str):
             words = {CONTENT: it.content, THINKING: it.thinking_text}
             original = unpacked(shape, words, files)
             if original is not None:
                 return original
-        return it
+        return None if is_part(it) or what_it_takes_back(it) else it
 
     def _packed(self, item: Any, words: Words) -> list[Message]:
-        overflow = THINKING if words.role is Role.ASSISTANT else CONTENT
+        overflow = words.overflow or (THINKING if words.role is Role.ASSISTANT else CONTENT)
         places = [
             *((CONTENT, it) for it in words.texts),
             *((THINKING, it) for it in words.thinking),
@@ -222,7 +228,10 @@ class Transcript:
         packed = Packed(item, places, overflow)
         content, thinking = packed.words(CONTENT), packed.words(THINKING)
         metadata = {self._key: packed.shape}
-        if words.role is Role.USER:
+        if words.is_hidden:
+            metadata[PART] = json.dumps([digest_of(packed.shape), 0, 1])
+            first = Message.assistant(thinking_text=f"[{words.kind}]", metadata=metadata)
+        elif words.role is Role.USER:
             first = Message.user(
                 content or f"[{words.kind}]", sender=words.sender, metadata=metadata
             )
@@ -236,7 +245,7 @@ class Transcript:
                 sender=words.sender,
                 metadata=metadata,
             )
-        return [first, *packed.parts()]
+        return [replace(it, timestamp=words.timestamp) for it in (first, *packed.parts())]
 
     def _append(
         self, conversation_id: str, batch: list[Message], request_id: str | None
@@ -256,6 +265,7 @@ class Transcript:
                         thinking_text=batch[at].thinking_text,
                         sender="tool" if batch[at].role is Role.TOOL else "",
                         metadata=batch[at].metadata,
+                        timestamp=batch[at].timestamp,
                     )
             else:
                 return stored.conversation
