@@ -216,6 +216,10 @@ class OpenSpace:
         self._note_due()
         return True
 
+    def admit(self, size: int) -> None:
+        """Let a call write so many bytes. Raises LimitExceeded if the space may keep no more."""
+        self._quota.admit(size=size)
+
     def wake(self) -> None:
         """Open the files again, and take in what was appended. Raises DataUnavailable: then the
         space is to be opened anew.
@@ -367,7 +371,7 @@ class OpenSpace:
             shared.clock,
             is_compared=self.recovered.is_compared,
             lock_order=shared.lock_order,
-            admit_conversation=lambda: self.quota.admit(conversations=1),
+            admit_conversation=lambda: self._quota.admit(conversations=1),
             capacity=shared.live.view(
                 lambda now: Capacity(now.max_conversation_messages, now.max_conversation_bytes)
             ),
@@ -384,7 +388,7 @@ class OpenSpace:
             logs, lambda name: space.exclusive(conversation=name), shared.clock
         )
         checkpoints.finish_deletes()
-        self.quota = Quota(
+        self._quota = Quota(
             shared.limiter,
             self.name,
             shared.live.view(

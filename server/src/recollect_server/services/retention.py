@@ -29,8 +29,8 @@ from recollect_server.domain.errors import (
     ConversationPinned,
     StorageUnavailable,
 )
-from recollect_server.domain.external import Communication, Trust
-from recollect_server.domain.filters import CommunicationFilter, Filter
+from recollect_server.domain.external import Communication, CommunicationFilter, Trust
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired

@@ -21,6 +21,8 @@ from recollect_server.domain.external import (
     DIRECT,
     Communication,
     CommunicationBegan,
+    CommunicationFilter,
+    CommunicationSearch,
     Direction,
     Escalation,
     EscalationOpened,
@@ -34,7 +36,6 @@ from recollect_server.domain.external import (
     question_about,
     refusal,
 )
-from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id, is_escalation_id, new_ulid
 from recollect_server.domain.live import Holder, Live

@@ -9,23 +9,20 @@ from dataclasses import dataclass, replace
 from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.errors import DataUnavailable
 from recollect_server.domain.external import (
+    Changed,
     Communication,
+    CommunicationFilter,
+    Escalated,
     Escalation,
     EscalationOpened,
     EscalationResolved,
-    ExternalMessage,
-    Trust,
-)
-from recollect_server.domain.filters import CommunicationFilter
-from recollect_server.domain.update import (
-    Changed,
-    Escalated,
     Exchanged,
+    ExternalMessage,
     Listed,
     MessageRedacted,
-    Update,
+    Trust,
 )
-from recollect_server.domain.update import Kind as KindOfUpdate
+from recollect_server.domain.update import Update
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import ExchangeRedacted
 from recollect_server.services.streaming.log import Encode, Snapshot, UpdateLog, Watcher
@@ -97,9 +94,7 @@ class LiveCommunications(UpdateLog[_State]):
             with suppress(DataUnavailable):
                 self._store.catch_up()
 
-    def _kinds_of(
-        self, change: OrderedChange, state: _State
-    ) -> Iterator[tuple[int, int, KindOfUpdate]]:
+    def _kinds_of(self, change: OrderedChange, state: _State) -> Iterator[tuple[int, int, object]]:
         for line in change.lines:
             if line.entry is not None and is_shown(line, state.trust_at(line.sequence)):
                 yield line.sequence, change.time, _kind_of(line.entry.content, state)
@@ -137,7 +132,7 @@ class LiveCommunications(UpdateLog[_State]):
         return Snapshot(mark, (self.encode(update),))
 
 
-def _kind_of(content: object, state: _State) -> KindOfUpdate:
+def _kind_of(content: object, state: _State) -> Exchanged | MessageRedacted | Escalated | Changed:
     """Return the change that a line makes, by what it says and the communication."""
     match content:
         case ExternalMessage() as message:

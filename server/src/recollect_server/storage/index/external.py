@@ -13,6 +13,8 @@ import apsw
 from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.external import (
     Communication,
+    CommunicationFilter,
+    CommunicationSearch,
     Direction,
     Escalation,
     EscalationOpened,
@@ -22,7 +24,6 @@ from recollect_server.domain.external import (
     TrustSet,
     fold,
 )
-from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.storage.index import requests, updates, words
 from recollect_server.storage.index.analysis import indexed_form, plain_form
