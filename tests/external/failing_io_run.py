@@ -6,6 +6,7 @@ from typing import TextIO
 
 from recollect_server.domain.external import Trust
 from recollect_server.domain.time import system_clock
+from recollect_server.features import register_features
 from recollect_server.services.external.external import External, Received
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
@@ -19,6 +20,7 @@ assert _SPEC is not None
 assert _SPEC.loader is not None
 lives = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(lives)
+register_features()
 
 
 class Life(lives.Life):  # type: ignore[name-defined,misc]

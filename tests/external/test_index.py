@@ -15,7 +15,6 @@ from recollect_server.domain.external import (
 from recollect_server.services.space.logs import entries_of
 from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.lines import Entry, encoded
 
 from tests.conftest import RunningServer, Start
@@ -89,7 +88,7 @@ def test_a_transcript_that_something_else_wrote_to_is_read_again(
 
 
 def test_the_index_takes_lines_in_only_where_they_follow(tmp_path: Path) -> None:
-    contents: list[AnyContent] = [
+    contents: list[object] = [
         CommunicationBegan(NAME, "email", "ann", 1),
         ExternalMessage(Direction.INBOUND, "One", 1, 2, (), "1"),
     ]

@@ -21,7 +21,6 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.logs import RequestKey, entries_of
 from recollect_server.services.space.requests import key_of
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Entry, Line, Place, Stamp, encoded, misplacement
 from recollect_server.storage.logs.store import (
@@ -317,7 +316,7 @@ class Checkpoints:
         self,
         name: str,
         state: ThreadState,
-        contents: Sequence[AnyContent],
+        contents: Sequence[object],
         request: RequestKey | None,
     ) -> None:
         lines, data = encoded(entries_of(contents, request), *state.end, name)

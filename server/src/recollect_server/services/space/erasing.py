@@ -53,7 +53,6 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Erased, Removed, WordRemoval, Words
 from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.anchors import AnchorLedger, forgotten_keys
-from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.ledger import forgotten_ledger
 from recollect_server.storage.logs.lines import Line, contents_of, lines_of
 from recollect_server.storage.logs.received import (
@@ -338,7 +337,7 @@ def _take_out(
 
 def _erased(old: list[Line], new: list[Line]) -> Erased:
     """Return what the lines of a log say otherwise than before."""
-    changed: list[tuple[AnyContent, Line]] = []
+    changed: list[tuple[object, Line]] = []
     requests: set[str] = set()
     for before, after in zip(old, new, strict=False):
         if before is after or before.entry is None or after.entry is None:

@@ -23,7 +23,6 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.stored import Stored
-from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Entry, Line, Stamp, encoded, misplacement
 from recollect_server.storage.logs.store import (
@@ -197,7 +196,7 @@ class Logs(ABC, Generic[State]):
         self,
         name: str,
         end: Position,
-        contents: Sequence[AnyContent],
+        contents: Sequence[object],
         request: RequestKey | None,
         draft_id: str = "",
         claim: Claim = NO_CLAIM,
@@ -405,7 +404,7 @@ class Damage:
 
 
 def entries_of(
-    contents: Sequence[AnyContent], request: RequestKey | None, draft_id: str = ""
+    contents: Sequence[object], request: RequestKey | None, draft_id: str = ""
 ) -> list[Entry]:
     """Return contents as the entries of one batch of a request."""
     request_id, value = (request.id, request.hash) if request else ("", "")

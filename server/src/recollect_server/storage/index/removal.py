@@ -48,7 +48,6 @@ from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import patience
 from recollect_server.storage.index.messages import searchable, searchable_text
-from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, spoken
 from recollect_server.storage.logs.redaction import ANY_HASH
@@ -83,7 +82,7 @@ _LOG_TRIES = 50
 class Erased:
     """Contents of the index that a redaction takes out."""
 
-    changed: Collection[tuple[AnyContent, Line]]
+    changed: Collection[tuple[object, Line]]
     """Each line that says something else now: its content before, and the line as it is."""
     requests: Collection[str]
     """Requests whose payload is not known any more."""
