@@ -2,12 +2,37 @@
 stream), which knows none of them.
 """
 
+from recollect_server.services.anchors import AnchorChecker, KeptAnchors
+from recollect_server.services.channels.deliveries import Deliveries, DeliveryChecker
+from recollect_server.services.channels.identities import identity_ledger
+from recollect_server.services.checkpoints import ThreadChecker
+from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.retention import retention_ledger
+from recollect_server.services.space.checks import SpaceChecks
+from recollect_server.services.space.features import Features
+from recollect_server.services.upkeep.vectors import VectorChecker, VectorFile
+from recollect_server.storage.index.activity_tables import ACTIVITY
+from recollect_server.storage.index.anchors import ANCHORS
+from recollect_server.storage.index.derived import Tables
+from recollect_server.storage.index.external import ExternalIndex
+from recollect_server.storage.index.routing import CONTINUED, MAIL
+from recollect_server.storage.index.turn_memories import TURN_MEMORIES
 from recollect_server.storage.logs.communications import COMMUNICATIONS
 from recollect_server.storage.logs.entries import register
+from recollect_server.storage.logs.received import forgotten_ledger
 from recollect_server.storage.logs.threads import THREADS
 
+for vocabulary in (COMMUNICATIONS, THREADS):
+    register(vocabulary)
 
-def register_features() -> None:
-    """Let the process read and write what features have in logs. To call it again is harmless."""
-    for vocabulary in (COMMUNICATIONS, THREADS):
-        register(vocabulary)
+FEATURES = Features(
+    Tables((ACTIVITY, ANCHORS, TURN_MEMORIES, MAIL, CONTINUED), (ExternalIndex,)),
+    kinds=(CommunicationLogs,),
+    participants=(KeptAnchors, Deliveries),
+    at_start=(VectorFile,),
+)
+
+CHECKS = SpaceChecks(
+    (VectorChecker, DeliveryChecker, ThreadChecker, AnchorChecker),
+    (identity_ledger, retention_ledger, forgotten_ledger),
+)

@@ -45,7 +45,6 @@ from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.domain.wording import counted
-from recollect_server.features import register_features
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper
@@ -89,7 +88,6 @@ from recollect_server.transport.streams import StreamLimits, Streams
 if TYPE_CHECKING:
     from recollect_server.transport.plain_http import PlainHttp
 
-register_features()
 log = structlog.get_logger("recollect.app")
 
 __all__ = (

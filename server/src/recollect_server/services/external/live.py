@@ -24,10 +24,10 @@ from recollect_server.domain.external import (
 )
 from recollect_server.domain.update import Update
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.space.events import ExchangeRedacted
+from recollect_server.services.space.events import Redacting
 from recollect_server.services.streaming.log import Encode, Snapshot, UpdateLog, Watcher
 from recollect_server.services.streaming.ring import Interest
-from recollect_server.storage.index.external import is_shown
+from recollect_server.storage.index.external import external_of, is_shown
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import OrderedChange
@@ -77,7 +77,7 @@ class LiveCommunications(UpdateLog[_State]):
         """`encode` makes what is sent."""
         super().__init__(store.space, encode)
         self._store = store
-        store.space.subscribe(ExchangeRedacted, lambda it: self._redacted(it.communication_id))
+        store.space.subscribe(Redacting, lambda it: self._redacted(it.name))
 
     def subscribe(self, cursor: str) -> Watcher:
         """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
@@ -101,7 +101,7 @@ class LiveCommunications(UpdateLog[_State]):
 
     def _folded(self, before: _State | None, line: Line, name: str) -> _State | None:
         """Return the state behind a line."""
-        logs = self.space.communications
+        logs = self.space.logs_of(name)
         after = logs.folded(before.communication if before else None, line, name)
         if after is None:
             return None
@@ -126,7 +126,7 @@ class LiveCommunications(UpdateLog[_State]):
     def _snapshot(self, *, reset: bool) -> Snapshot:
         """Return the newest communications. Raises DataUnavailable."""
         mark = self.begin()
-        newest = self.space.index.external.select(CommunicationFilter(), _LISTED)
+        newest = external_of(self.space.index).select(CommunicationFilter(), _LISTED)
         listed = Listed(tuple(it.state for it in newest))
         update = Update(self.cursor(mark), "", self.space.clock(), listed, reset=reset)
         return Snapshot(mark, (self.encode(update),))

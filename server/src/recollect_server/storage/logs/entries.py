@@ -78,7 +78,7 @@ class Vocabulary:
     log_of: Callable[[Any], str]
     """Returns the name of the log that such an entry begins."""
     codecs: tuple[Codec[Any], ...]
-    """How its entries stand in lines, but for those that it shares."""
+    """Codecs of its entries, but for those that it shares."""
     shared: tuple[type, ...] = ()
     """Entries that another kind declares and this one has too."""
     redact: Redact = _unchanged

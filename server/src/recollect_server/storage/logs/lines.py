@@ -75,6 +75,11 @@ class Entry:
     empty: it has none; None: nor a checksum.
     """
 
+    @property
+    def hash(self) -> str:
+        """Hash of the request that wrote it."""
+        return self.stamp.request_hash
+
 
 @lru_cache(4096)  # an append writes to a log that was written to before
 def tag_of(log: str) -> str:
