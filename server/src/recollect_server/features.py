@@ -17,6 +17,7 @@ from recollect_server.storage.index.derived import Tables
 from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.index.routing import CONTINUED, MAIL
 from recollect_server.storage.index.turn_memories import TURN_MEMORIES
+from recollect_server.storage.index.words import ANALYSIS
 from recollect_server.storage.logs.communications import COMMUNICATIONS
 from recollect_server.storage.logs.entries import register
 from recollect_server.storage.logs.received import forgotten_ledger
@@ -26,7 +27,7 @@ for vocabulary in (COMMUNICATIONS, THREADS):
     register(vocabulary)
 
 FEATURES = Features(
-    Tables((ACTIVITY, ANCHORS, TURN_MEMORIES, MAIL, CONTINUED), (ExternalIndex,)),
+    Tables(ANALYSIS, (ACTIVITY, ANCHORS, TURN_MEMORIES, MAIL, CONTINUED), (ExternalIndex,)),
     kinds=(CommunicationLogs,),
     participants=(KeptAnchors, Deliveries),
     at_start=(VectorFile,),

@@ -80,7 +80,7 @@ class ConversationReading(Reading[Conversation]):
 
     def differences(self, contents: Contents, number: int) -> Iterator[str]:
         """Yield messages and words that the index has otherwise, and what features derived."""
-        rows = contents.rows(number)
+        rows, analysis = contents.rows(number), contents.index.tables.analysis
         last = self.messages_read[-1][1].sequence if self.messages_read else 0
         is_unindexed = self.state is not None and self.state.unindexed
         if (
@@ -94,7 +94,7 @@ class ConversationReading(Reading[Conversation]):
             row = rows.pop(expected.id, None)
             if row != expected:
                 yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
-            if not contents.has_words(expected.id, searchable_text(message)):
+            if not contents.has_words(expected.id, searchable_text(analysis, message)):
                 yield f"line {message.sequence}: the index has other words"
         if rows:
             yield f"the index has {counted(len(rows), 'message')} that the transcript has not"

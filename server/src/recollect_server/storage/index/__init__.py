@@ -8,7 +8,8 @@ Callers import `index` (one `Index` for each space) and the types of its queries
 - `file` is the file and the connections to it; `writer` is the only one that changes it, behind a
   queue; `database` adds the readers and the file's condition, and is what the parts share;
 - `stored` has what is asked of logs of any kind, and the conditions of queries;
-- `derived` is what features register: tables, the tables of other kinds of logs;
+- `derived` is what features register: tables, those of other kinds of logs, and the analysis of
+  texts, which `tokens` cuts into words;
 - the parts of an `Index`, each beside its tables: `conversations`, `messages`, `requests`, `search`
   (with `words`), `log` (of `updates`), `removal`;
 - tables of features, which who needs them makes over an index: `notes`, `anchors`, `routing`,

@@ -16,10 +16,10 @@ from recollect_server.domain.ids import (
     sequence_of,
 )
 from recollect_server.storage.database import DAMAGE, FAILURES
-from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
 from recollect_server.storage.index.file import NAME, checked, looked_at, looking
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.tokens import tokens
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
 

@@ -94,9 +94,28 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
+class Analysis:
+    """Analysis of texts: the form in which the tokenizer gets each. The form depends on the text
+    alone: removing a message takes the same form once more.
+    """
+
+    form: Callable[[str], str] = str
+    """Returns a text as it is indexed."""
+    plain: Callable[[str], str] = str
+    """Returns a name as it is indexed."""
+    notes: Callable[[apsw.Connection, Conversation], list[tuple[str, int]]] = lambda *_: []
+    """Returns the stems of a conversation's notes, each with its weight."""
+
+
+AS_IT_IS = Analysis()
+"""Analysis of an index that takes texts as they are."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """Tables of features in an index."""
 
+    analysis: Analysis = AS_IT_IS
     derived: tuple[Derived, ...] = ()
     kinds: tuple[type[KindTable[Any, Any]], ...] = ()
 

@@ -34,11 +34,11 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index import requests, words
+from recollect_server.storage.index import requests
 from recollect_server.storage.index.columns import CONVERSATIONS
 from recollect_server.storage.index.conversations import ConversationTable, Lengths
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.derived import Derived, Erased, Tables
+from recollect_server.storage.index.derived import Analysis, Derived, Erased, Tables
 from recollect_server.storage.index.file import seal
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.messages import MessageTable, row_of, searchable_text
@@ -48,7 +48,6 @@ from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.stored import KindTable
 from recollect_server.storage.index.updates import Added, Update
-from recollect_server.storage.index.words import Entry
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, contents_of
 
@@ -90,7 +89,7 @@ class Index(Database):
             raise
         self.requests = RequestTable(self, self.names)
         self.search = Search(self, self._lengths)
-        self.removal = Removal(self, self._lengths, tables.derived)
+        self.removal = Removal(self, self._lengths, tables)
 
     def stored(self) -> tuple[int, int]:
         """Return the number of conversations, and the bytes of all logs that are indexed."""
@@ -120,6 +119,7 @@ class Index(Database):
         of its last update (0: none).
         """
         self.check()
+        tables = self.tables
         own = next(self._numbers) if number is None else number
         self.names.add_requests(lines)
         updates = updates_of(lines, time) if log else []
@@ -127,11 +127,13 @@ class Index(Database):
         for names_of in filter(None, map(attrgetter("names_of"), derived)):
             for name in names_of(contents_of(lines)):
                 self.names.add(name)
-        entries: list[words.Entry] | None = None
+        entries: list[tuple[str, int]] | None = None
         if have_notes_changed(before, after):
             with self.reading(settled=False) as connection:  # only its tokeniser is used
-                entries = words.entries_of_notes(connection, after)
-        build = partial(document_of, own, before, after, lines, updates, derived, entries)
+                entries = tables.analysis.notes(connection, after)
+        build = partial(
+            document_of, tables.analysis, own, before, after, lines, updates, derived, entries
+        )
         notice = Added(Kind.CONVERSATION, after, lines, updates) if updates else None
         cursor = self.writer.put(
             own, build, lines[-1].end - lines[0].offset, len(updates), failed, notice
@@ -157,18 +159,21 @@ class Index(Database):
 
         `before` is the conversation as it is indexed, `after` as its transcript is now.
         """
-        entries: list[words.Entry] | None = None
+        tables = self.tables
+        entries: list[tuple[str, int]] | None = None
         if have_notes_changed(before, after):
             with self.reading() as connection:
-                entries = words.entries_of_notes(connection, after)
+                entries = tables.analysis.notes(connection, after)
         updates = updates_of([line], time)
         derived = self._derived(after, [line])
         self.names.add_requests([line])
         cursors: list[int] = []
 
         def change(connection: apsw.Connection, cursor: int) -> None:
-            document = document_of(number, before, after, [line], updates, derived, entries, cursor)
-            forget_derived(connection, number, before, after, erased, self.tables.derived, document)
+            document = document_of(
+                tables.analysis, number, before, after, [line], updates, derived, entries, cursor
+            )
+            forget_derived(connection, number, before, after, erased, tables.derived, document)
             cursors.append(cursor + len(updates))
 
         notice = Added(Kind.CONVERSATION, after, [line], updates)
@@ -322,13 +327,14 @@ _LOGGED = (
 
 
 def document_of(
+    analysis: Analysis,
     number: int,
     before: Conversation | None,
     after: Conversation,
     lines: list[Line],
     updates: list[Update],
     derived: Iterable[Derived],
-    words: list[Entry] | None,
+    words: list[tuple[str, int]] | None,
     cursor: int,
 ) -> str:
     """Return the document for these lines of a conversation.
@@ -349,7 +355,10 @@ def document_of(
     sections: dict[str, object] = {
         "conversation": (number, *CONVERSATIONS.values(after)),
         "messages": [
-            (*row_of(number, line, message), "" if is_wordless else searchable_text(message))
+            (
+                *row_of(number, line, message),
+                "" if is_wordless else searchable_text(analysis, message),
+            )
             for line in lines
             if line.entry is not None and isinstance(message := line.entry.content, Message)
         ],

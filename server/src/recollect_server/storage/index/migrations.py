@@ -14,8 +14,8 @@ import apsw
 from recollect_server.domain.conversation import RULE
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.message import Role
-from recollect_server.storage.index.analysis import TOKENIZER
 from recollect_server.storage.index.columns import REQUESTS, take_in_trigger
+from recollect_server.storage.index.tokens import TOKENIZER
 from recollect_server.storage.logs.kinds import Kind
 
 OLDEST = 30

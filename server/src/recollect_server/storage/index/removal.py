@@ -22,7 +22,7 @@ index (some 40 MiB/s). 200,000 messages took 310 s by the first way and take 6 s
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -45,7 +45,7 @@ from recollect_server.storage.index import updates
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.derived import Derived, Erased, Removed
+from recollect_server.storage.index.derived import Derived, Erased, Removed, Tables
 from recollect_server.storage.index.file import patience
 from recollect_server.storage.index.messages import searchable, searchable_text
 from recollect_server.storage.logs.kinds import Kind
@@ -325,12 +325,10 @@ class Removal(WordRemoval):
     prefix = ""
     message = Message
 
-    def __init__(
-        self, database: Database, lengths: Lengths, derived: Sequence[Derived] = ()
-    ) -> None:
+    def __init__(self, database: Database, lengths: Lengths, tables: Tables) -> None:
         super().__init__(database)
         self._lengths = lengths
-        self._derived = derived
+        self._tables = tables
 
     def begin(self, number: int, name: str, time: int) -> Removed:
         """Remove the conversation's row."""
@@ -345,7 +343,7 @@ class Removal(WordRemoval):
             )
             removed: Removed = {}
             tables = list(_HANGING)
-            for it in self._derived:
+            for it in self._tables.derived:
                 removed |= it.count(connection, number)
                 tables += it.hanging
             for table in tables:
@@ -370,7 +368,7 @@ class Removal(WordRemoval):
         }
         removed |= super().remove_history(number, name)
         self._in_parts(
-            lambda connection, _: sum(it.remove(connection, number) for it in self._derived)
+            lambda connection, _: sum(it.remove(connection, number) for it in self._tables.derived)
         )
         return removed
 
@@ -384,11 +382,11 @@ class Removal(WordRemoval):
     def text_of(self, raw: bytes, sequence: int) -> str | None:
         """Return the text of a message as it was indexed, by its line; None of a damaged line."""
         text = spoken(raw, sequence)
-        return None if text is None else searchable(*text)
+        return None if text is None else searchable(self._tables.analysis, *text)
 
     def searchable(self, message: Message) -> str:
         """Return the text of a message as it is indexed."""
-        return searchable_text(message)
+        return searchable_text(self._tables.analysis, message)
 
     def remove_messages(self, number: int, messages: list[Words], *, mark: bool = False) -> None:
         """Remove messages of a conversation, and count them out."""
