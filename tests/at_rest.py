@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recollect_server.domain.time import system_clock
-from recollect_server.features import CHECKS, FEATURES
+from recollect_server.features import FEATURES
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep import recovery, verification
 from recollect_server.storage.index import file
@@ -51,7 +51,7 @@ def lines_of(transcript: Path) -> list[Line]:
 
 def problems(folder: Path) -> list[str]:
     """Return what `recollect-server verify` finds in a space's folder."""
-    return verification.verify(FolderStore(folder), FEATURES, CHECKS, recovery.no_progress).lines()
+    return verification.verify(FolderStore(folder), FEATURES, recovery.no_progress).lines()
 
 
 def is_sealed(folder: Path) -> bool:

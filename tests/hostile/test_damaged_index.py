@@ -20,7 +20,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
 from recollect_server import app
-from recollect_server.features import CHECKS, FEATURES
+from recollect_server.features import FEATURES
 from recollect_server.jobs.upkeep import IndexKeeper
 from recollect_server.services.channels import deliveries as delivering
 from recollect_server.services.removals import Removals
@@ -364,10 +364,10 @@ def test_messages_that_deletes_forget_meanwhile_are_no_contradiction(
         patched.setattr(delivering, "forgotten_deliveries", forgotten)
         assert space.upkeep.repair(lambda: False)
         assert space.index is index
-        Verifier(space.upkeep.comparison(lambda: None), CHECKS, findings := Findings()).run()
+        Verifier(space.upkeep.comparison(lambda: None), FEATURES, findings := Findings()).run()
     assert findings.problems == []
     index.write(lambda connection, _: connection.execute("DELETE FROM forgotten"))
-    Verifier(space.upkeep.comparison(lambda: None), CHECKS, findings := Findings()).run()
+    Verifier(space.upkeep.comparison(lambda: None), FEATURES, findings := Findings()).run()
     assert [problem for _, problem in findings.problems] == [
         "index: it knows 0 of 2 forgotten messages"
     ]

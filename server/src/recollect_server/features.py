@@ -8,7 +8,6 @@ from recollect_server.services.channels.identities import identity_ledger
 from recollect_server.services.checkpoints import ThreadChecker
 from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.retention import retention_ledger
-from recollect_server.services.space.checks import SpaceChecks
 from recollect_server.services.space.features import Features
 from recollect_server.services.upkeep.vectors import VectorChecker, VectorFile
 from recollect_server.storage.index.activity_tables import ACTIVITY
@@ -31,9 +30,6 @@ FEATURES = Features(
     kinds=(CommunicationLogs,),
     participants=(KeptAnchors, Deliveries),
     at_start=(VectorFile,),
-)
-
-CHECKS = SpaceChecks(
-    (VectorChecker, DeliveryChecker, ThreadChecker, AnchorChecker),
-    (identity_ledger, retention_ledger, forgotten_ledger),
+    checkers=(VectorChecker, DeliveryChecker, ThreadChecker, AnchorChecker),
+    ledgers=(identity_ledger, retention_ledger, forgotten_ledger),
 )

@@ -27,7 +27,7 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, milliseconds
-from recollect_server.features import CHECKS, FEATURES
+from recollect_server.features import FEATURES
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.upkeep import Bounds, CountWriter, EmbedderJob, UpdatePruner
@@ -483,7 +483,7 @@ class OpenSpace:
         space = self._space
         if reason := space.doubt:
             findings.add("", [f"index: it may lack something: {reason}"])
-        Verifier(space.upkeep.comparison(check), CHECKS, findings).run()
+        Verifier(space.upkeep.comparison(check), FEATURES, findings).run()
 
     def reports(self) -> list[JobReport]:
         return self._jobs.reports()

@@ -49,7 +49,6 @@ from recollect_server.services.turns import turns_of
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.external import external_of
 from recollect_server.storage.index.notes import notes_of
-from recollect_server.storage.index.routing import routing_of
 from recollect_server.storage.logs.entries import message_fields
 from recollect_server.storage.logs.lines import messages_of
 
@@ -148,7 +147,7 @@ class Conversations:
                 if pinned and place.known:
                     # others took the place since
                     begun_id = repeated.conversation.id
-                    before = {it for it in self._pinned_at(place) if it < begun_id}
+                    before = {it for it in self._routes.all_pinned(place) if it < begun_id}
                     self._unpin_others(place, begun_id, before)
                 return repeated
             now = self._space.clock()
@@ -172,7 +171,7 @@ class Conversations:
             check_writable(empty, [message.channel for message in messages])
             state = ConversationState(empty, 0, 1, None, indexed=True)
             first = placed(state, with_turns(self._space, state, messages), now)
-            others = self._pinned_at(place) if pinned and place.known else set()
+            others = self._routes.all_pinned(place) if pinned and place.known else set()
             done = self._space.begin([began, *first], request, is_named=bool(given))
             self._unpin_others(place, conversation_id, others)
         return self._appended(done)
@@ -212,16 +211,6 @@ class Conversations:
             if stored := external_of(index).with_party(channel, addresses):
                 return replace(party, contact_name=stored.state.party_name)
         return party
-
-    def _pinned_at(self, place: Place) -> set[str]:
-        """Return the conversations that are pinned at a place: one, or two after a crash. Hold the
-        place's lock.
-        """
-        newest = self._routes.pinned(place)
-        return {
-            *routing_of(self._space.index).pinned(place, settled=True),
-            *([newest] if newest else []),
-        }
 
     def _unpin_others(self, place: Place, conversation_id: str, others: set[str]) -> None:
         """Unpin those that had the place of a conversation before it, and queue their notes.

@@ -78,6 +78,14 @@ class Routes:
             return added[-1]
         return next(iter(routing_of(self._index()).pinned(place, settled=False)), None)
 
+    def all_pinned(self, place: Place) -> set[str]:
+        """Return the conversations that are pinned at a place: one, or two after a crash. Hold the
+        place's lock.
+        """
+        newest = self.pinned(place)
+        indexed = routing_of(self._index()).pinned(place, settled=True)
+        return {*indexed, *([newest] if newest else [])}
+
     def threads(self, mails: Iterable[int]) -> set[str]:
         """Return the conversations that e-mails with these ids belong to
         (`domain.routing.mail_number`).

@@ -1,12 +1,10 @@
-"""Registration of features with a verification: what each checks, and what all of them find."""
+"""Checks of what features keep, which they register with a verification, and what is found."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from recollect_server.services.space.comparison import Compared, Comparison
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.store import LogStore
 
 _MOST_PROBLEMS = 100  # kept of a space that is served; all are counted
@@ -67,14 +65,6 @@ class Checker:
     def differences(self, compared: Compared) -> Iterable[str]:  # noqa: ARG002
         """Yield what a conversation's log, which was read then, has otherwise."""
         return ()
-
-
-@dataclass(frozen=True, slots=True)
-class SpaceChecks:
-    """Parts of a verification that features register."""
-
-    checkers: tuple[type[Checker], ...] = ()
-    ledgers: tuple[Callable[[LogStore], Ledger[Any]], ...] = ()
 
 
 def again(problems: Callable[[], list[str]]) -> list[str]:

@@ -4,13 +4,16 @@ The kernel of a space (log, order, index, erase, stream) knows no feature. A spa
 appends, reads, streams and deletes conversations.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from recollect_server.services.space.checks import Checker
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.erasing import Participant
 from recollect_server.services.space.logs import Logs
 from recollect_server.storage.index.derived import NO_TABLES, Tables
+from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.store import LogStore
 
 P = TypeVar("P", bound=Participant)
@@ -27,6 +30,10 @@ class Features:
     participants: tuple[type[Participant], ...] = ()
     at_start: tuple[type[Participant], ...] = ()
     """Those that take part at a start alone, for they have files that an open space has open."""
+    checkers: tuple[type[Checker], ...] = ()
+    """Parts of a verification."""
+    ledgers: tuple[Callable[[LogStore], Ledger[Any]], ...] = ()
+    """Ledgers whose lines have a form of their own."""
 
     def kinds_of(self, store: LogStore) -> tuple[Logs[Any], ...]:
         """Return the logs of all kinds, conversations first."""

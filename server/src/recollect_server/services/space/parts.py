@@ -72,7 +72,6 @@ class Parts:
         self.store, self.clock, self.publish = store, clock, publish
         self.locks = Locks(lock_order, telemetry)
         self.doubts = Doubts()
-        self.features = features
         self.participants = features.of(store)
         self.transcripts = transcripts = ConversationLogs(store)
         self.kinds = features.kinds_of(store)

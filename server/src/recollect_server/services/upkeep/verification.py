@@ -10,7 +10,7 @@ from typing import Any
 
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.wording import counted
-from recollect_server.services.space.checks import Findings, SpaceChecks, again, shown
+from recollect_server.services.space.checks import Findings, again, shown
 from recollect_server.services.space.comparison import Compared, Comparison
 from recollect_server.services.space.features import Features
 from recollect_server.services.space.logs import Logs
@@ -33,13 +33,13 @@ class Verifier:
     def __init__(
         self,
         comparison: Comparison,
-        checks: SpaceChecks,
+        features: Features,
         findings: Findings,
         progress: Progress = no_progress,
     ) -> None:
         """Fill `findings` as the comparison goes; `progress` is called before each conversation."""
-        self._checkers = [it(comparison) for it in checks.checkers]
-        self._ledger_kinds = checks.ledgers
+        self._checkers = [it(comparison) for it in features.checkers]
+        self._ledger_kinds = features.ledgers
         self._comparison = comparison
         self._store = comparison.store
         self._findings = findings
@@ -103,15 +103,13 @@ class Verifier:
         return problems + self._store.strays()
 
 
-def verify(
-    store: FolderStore, features: Features, checks: SpaceChecks, progress: Progress
-) -> Findings:
+def verify(store: FolderStore, features: Features, progress: Progress) -> Findings:
     """Verify a folder, torn tails too. Nobody may have it open. Raises LogUnavailable, OSError."""
     findings = Findings(sys.maxsize, sys.maxsize)
     for name, _ in store.logs(Kind.CONVERSATION, Version.DELETED):
         findings.add(name, ["its delete has begun and not ended: the next start ends it"])
     alone = Comparison(store, None)
-    findings.add("", [it for own in checks.checkers for it in own(alone).of_files()])
+    findings.add("", [it for own in features.checkers for it in own(alone).of_files()])
     for file, size in store.torn_files().items():
         findings.cut.append(f"{counted(size, 'byte')} that a start cut off a log are in {file}")
     index = _open(store, features, findings)
@@ -122,7 +120,7 @@ def verify(
             features.kinds_of(store),
             read=lambda log, end: store.problems(log, acknowledged=end),
         )
-        Verifier(comparison, checks, findings, progress).run()
+        Verifier(comparison, features, findings, progress).run()
     except IndexUnavailable as error:
         findings.add("", [f"index: {error}"])
     finally:
