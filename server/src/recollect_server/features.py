@@ -2,6 +2,8 @@
 stream), which knows none of them.
 """
 
+from recollect_server.domain.conversation import ConversationNaming, register_naming
+from recollect_server.domain.conversation_names import REQUEST, name_of, request_of
 from recollect_server.services.anchors import AnchorChecker, KeptAnchors
 from recollect_server.services.channels.deliveries import Deliveries, DeliveryChecker
 from recollect_server.services.channels.identities import identity_ledger
@@ -24,6 +26,7 @@ from recollect_server.storage.logs.threads import THREADS
 
 for vocabulary in (COMMUNICATIONS, THREADS):
     register(vocabulary)
+register_naming(ConversationNaming(REQUEST, request_of, name_of))
 
 FEATURES = Features(
     Tables(ANALYSIS, (ACTIVITY, ANCHORS, TURN_MEMORIES, MAIL, CONTINUED), (ExternalIndex,)),
