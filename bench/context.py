@@ -23,6 +23,7 @@ from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server.domain.context import USUAL_BUDGET, Budget
 from recollect_server.domain.live import Holder
 from recollect_server.domain.time import system_clock
+from recollect_server.features import FEATURES
 from recollect_server.services.context.inquiry import ContextTask, RecallDial, Weighing
 from recollect_server.services.context.own_tiers import Choosing, OwnTiers, room_of_warm
 from recollect_server.services.context.relevance import words_of
@@ -135,8 +136,8 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     long one.
     """
     logs = FolderStore(folder)
-    recovered = recover(logs, system_clock, no_progress)
-    space = Space(logs, recovered.index, system_clock)
+    recovered = recover(logs, FEATURES, system_clock, no_progress)
+    space = Space(logs, recovered.index, FEATURES, system_clock)
     choosing = Holder(Choosing(RecallDial.ALL, 300))
     own = OwnTiers(space, choosing, 8 << 20)
     budget = Budget().settled(USUAL_BUDGET)

@@ -27,6 +27,7 @@ from recollect_server.domain.activity import facts_of
 from recollect_server.domain.conversation import Began, Conversation, TitleAssigned, fold
 from recollect_server.domain.message import Message, Role, Usage
 from recollect_server.domain.spans import Bucket
+from recollect_server.features import FEATURES
 from recollect_server.services.insight import Insight, Range
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.activity import Facet, Group
@@ -137,7 +138,7 @@ def questions(insight: Insight) -> dict[str, Callable[[], object]]:
 def answers(messages: int, rounds: int) -> list[Figure]:
     """Print the time of each answer."""
     with tempfile.TemporaryDirectory() as folder:
-        index = Index(Path(folder))
+        index = Index(Path(folder), FEATURES.tables)
         began = time.perf_counter()
         count = fill(index, messages)
         taken = time.perf_counter() - began

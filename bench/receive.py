@@ -22,7 +22,9 @@ from recollect.v1 import channel_service_pb2 as api
 from recollect.v1.channel_pb2 import EmailOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect_server.domain.routing import Place, mail_number
-from recollect_server.services.space.projection import Projection, Routes
+from recollect_server.features import FEATURES
+from recollect_server.services.routes import Routes
+from recollect_server.services.space.projection import Overlay
 from recollect_server.storage.index.index import Index
 from ulid import ULID
 
@@ -175,12 +177,13 @@ def look_up(what: str, calls: int, ask: Callable[[int], bool]) -> Figure:
 def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]:
     """Print how long a look-up takes, in process, on an index filled with so much."""
     with tempfile.TemporaryDirectory() as folder:
-        index = Index(Path(folder))
+        index = Index(Path(folder), FEATURES.tables)
         try:
             fill(index, contacts, threads, mails)
             index.close()
-            index = Index(Path(folder))  # it knows from here on which Message-IDs it has
-            routes = Routes(Projection(index), lambda _: True, lambda _: False)
+            # it knows from here on which Message-IDs it has
+            index = Index(Path(folder), FEATURES.tables)
+            routes = Routes(lambda: index, Overlay(), lambda _: True, lambda _: False)
             size = sum(it.stat().st_size for it in Path(folder).iterdir()) >> 20
             print(
                 f"{contacts} contacts, {threads} threads with {mails} Message-IDs, index of {size} MiB"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recollect_server.domain.time import system_clock
+from recollect_server.features import FEATURES
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep import recovery, verification
 from recollect_server.storage.index import file
@@ -37,8 +38,10 @@ def opened(
 ) -> Opened:
     """Open a space's folder as a server that starts does."""
     logs = FolderStore(folder, sync=sync)
-    index = recovery.recover(logs, system_clock, recovery.no_progress, compared_at_once).index
-    return Opened(logs, index, Space(logs, index, system_clock))
+    index = recovery.recover(
+        logs, FEATURES, system_clock, recovery.no_progress, compared_at_once
+    ).index
+    return Opened(logs, index, Space(logs, index, FEATURES, system_clock))
 
 
 def lines_of(transcript: Path) -> list[Line]:
@@ -48,7 +51,7 @@ def lines_of(transcript: Path) -> list[Line]:
 
 def problems(folder: Path) -> list[str]:
     """Return what `recollect-server verify` finds in a space's folder."""
-    return verification.verify(FolderStore(folder), recovery.no_progress).lines()
+    return verification.verify(FolderStore(folder), FEATURES, recovery.no_progress).lines()
 
 
 def is_sealed(folder: Path) -> bool:

@@ -11,9 +11,12 @@ import grpc
 import pytest
 from recollect_server.domain.conversation import Began, fold
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.routing import Place
+from recollect_server.domain.routing import Place, mail_number
+from recollect_server.features import FEATURES
+from recollect_server.services.routes import Routes
 from recollect_server.services.space import projection
-from recollect_server.services.space.projection import Projection, Routes
+from recollect_server.services.space.events import Appended
+from recollect_server.services.space.projection import Overlay, Projection
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.writer import Writer
@@ -41,24 +44,22 @@ class SlowIndex(Index):
 
     meanwhile: Callable[[], object] | None = None
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._mail = self.routing.mail
-        self.routing.mail = self.mail  # type: ignore[method-assign]
 
-    def mail(self, names: Iterable[int], *, settled: bool) -> list[str]:
-        conversations = self._mail(names, settled=settled)
-        if self.meanwhile:
-            meanwhile, self.meanwhile = self.meanwhile, None
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowIndex]:
+    mail = Routing.mail
+
+    def slow(routing: Routing, names: Iterable[int], *, settled: bool) -> list[str]:
+        conversations = mail(routing, names, settled=settled)
+        if made.meanwhile:
+            meanwhile, made.meanwhile = made.meanwhile, None
             meanwhile()
         return conversations
 
-
-@pytest.fixture
-def index(tmp_path: Path) -> Iterator[SlowIndex]:
-    index = SlowIndex(tmp_path)
-    yield index
-    index.close()
+    monkeypatch.setattr(Routing, "mail", slow)
+    made = SlowIndex(tmp_path, FEATURES.tables)
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -68,7 +69,12 @@ def routes(index: SlowIndex) -> Routes:
 
 
 def routes_of(index: Index) -> Routes:
-    return Routes(Projection(index), lambda _: True, lambda _: True)
+    return Routes(lambda: index, Overlay(), lambda _: True, lambda _: True)
+
+
+def threads(routes: Routes, *names: int) -> set[str]:
+    """Return the conversations of e-mails with these ids."""
+    return routes.threads(mail_number(f"{name}@mail") for name in names)
 
 
 def say(index: Index, routes: Routes | None, *names: int) -> str:
@@ -81,12 +87,18 @@ def say(index: Index, routes: Routes | None, *names: int) -> str:
 def put(index: Index, routes: Routes | None, *names: int) -> str:
     """Begin a conversation that names these ids, which the index takes in later."""
     began = Began(f"conv-{ULID()}", "email", 1)
-    lines, _ = encoded([Entry(began)])
+    messages = [
+        Message(Role.USER, "", 1, line, 1, metadata={"email": {"message_id": f"{name}@mail"}})
+        for line, name in enumerate(names, start=2)
+    ]
+    lines, _ = encoded([Entry(began), *map(Entry, messages)])
     after = fold(None, began)
+    for message in messages:
+        after = fold(after, message)
     assert after is not None
-    index.add(None, None, after, lines, time=1, failed=pytest.fail, mail=names)
+    index.add(None, None, after, lines, time=1, failed=pytest.fail)
     if routes:
-        routes.learn(index, None, after, [], names)
+        routes.learn(Appended(after.id, lines, after))
     return after.id
 
 
@@ -108,8 +120,8 @@ def test_a_fact_that_leaves_the_overlay_while_the_index_is_asked_is_not_lost(
     monkeypatch.setattr(Writer, "_take_in", late)
     second = put(index, routes, 7)
     index.meanwhile = meanwhile
-    assert routes.threads([7, 9]) == {first, second}
-    assert routes.threads([7, 9]) == {first, second}
+    assert threads(routes, 7, 9) == {first, second}
+    assert threads(routes, 7, 9) == {first, second}
 
 
 def test_what_is_said_while_the_index_is_asked_is_not_lost(
@@ -117,16 +129,16 @@ def test_what_is_said_while_the_index_is_asked_is_not_lost(
 ) -> None:
     names: list[str] = []
     index.meanwhile = lambda: names.append(say(index, routes, 7))
-    routes.threads([7])
-    assert routes.threads([7]) == {*names}
+    threads(routes, 7)
+    assert threads(routes, 7) == {*names}
 
 
 def test_an_index_that_is_opened_again_knows_the_ids_it_has(tmp_path: Path) -> None:
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     name = say(index, None, 7)
     index.close()
-    index = Index(tmp_path)
-    assert routes_of(index).threads([7]) == {name}
+    index = Index(tmp_path, FEATURES.tables)
+    assert threads(routes_of(index), 7) == {name}
     index.close()
 
 

@@ -45,7 +45,6 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.conversation import Conversation as Folded
 from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
-from recollect_server.storage.logs.entries import AnyContent
 
 from tests.at_rest import lines_of
 from tests.cases import each
@@ -56,9 +55,9 @@ __all__ = ["scripted"]
 START = 1_714_557_600_000
 
 
-def contents(path: Path) -> list[AnyContent]:
+def contents(path: Path) -> list[object]:
     """Return the contents of a transcript's lines, without the conversation's id."""
-    listed: list[AnyContent] = []
+    listed: list[object] = []
     for line in lines_of(path):
         assert line.entry is not None, line.damage
         content = line.entry.content

@@ -15,9 +15,11 @@ from recollect_server.domain.conversation import CALLER, NoteRecord, Party
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.message import Message, Role
+from recollect_server.features import FEATURES
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import AppendResult, Conversations
 from recollect_server.services.removals import Removals
+from recollect_server.services.routes import Routes
 from recollect_server.services.space.comparison import Comparison
 
 from tests.at_rest import opened
@@ -42,7 +44,7 @@ class Life:
             raise
         self.logs, self.index = self._opened.logs, self._opened.index
         space = self._opened.space
-        self.conversations = Conversations(space)
+        self.conversations = Conversations(space, Routes.of(space))
         self.notes = ConversationNotes(space)
         self.removals = Removals(space)
 
@@ -201,7 +203,9 @@ class Recorded:
         calls = self._known_at(done)
         life = Life(root)
         try:
-            wrong = list(Comparison(life.logs, life.index).contradictions())
+            wrong = list(
+                Comparison(life.logs, life.index, FEATURES.kinds_of(life.logs)).contradictions()
+            )
             wrong += _problems(life, calls, root / FOLDER)
             for call in calls:
                 if not call.answered and call.conversation_id and call.kind != "delete":

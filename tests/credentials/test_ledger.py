@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import structlog
-from recollect_server.domain.errors import InvalidField, Unauthenticated
-from recollect_server.domain.principal import EVERY_SPACE
+from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.principal import EVERY_SPACE, Unauthenticated
 from recollect_server.domain.tokens import new_id, parse, token_text
 from recollect_server.services.tokens import Tokens
 from recollect_server.storage.failpoints import FAILPOINTS

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from recollect_server.domain.errors import Unauthenticated
+from recollect_server.domain.principal import Unauthenticated
 from recollect_server.services.tokens import Tokens
 
 from tests.conftest import MovableClock, examples

@@ -21,6 +21,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect.v1.update_pb2 import Update
+from recollect_server.features import FEATURES
 from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.logs.store import Version
 from recollect_server.storage.postgres.database import PostgresDatabase
@@ -240,7 +241,7 @@ def test_a_server_starts_while_another_one_ends_the_delete_that_it_found(
         connection.execute("UPDATE recollect.logs SET deleting = true WHERE log = %s", [second])
     database = PostgresDatabase(url)
     try:
-        recovered = recover(Overtaken(database, "default", folder), clock, no_progress)
+        recovered = recover(Overtaken(database, "default", folder), FEATURES, clock, no_progress)
         assert set(recovered.index.conversations.progress()) == {first}
         recovered.index.close()
     finally:

@@ -6,6 +6,7 @@ from typing import TextIO
 
 from recollect_server.domain.external import Trust
 from recollect_server.domain.time import system_clock
+from recollect_server.features import FEATURES
 from recollect_server.services.external.external import External, Received
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
@@ -26,9 +27,9 @@ class Life(lives.Life):  # type: ignore[name-defined,misc]
 
     def __init__(self, folder: FolderStore, journal: TextIO) -> None:
         self.journal = journal
-        self.index = recover(folder, system_clock, no_progress).index
+        self.index = recover(folder, FEATURES, system_clock, no_progress).index
         self.folder = folder
-        self.space = Space(folder, self.index, system_clock)
+        self.space = Space(folder, self.index, FEATURES, system_clock)
         self.external = External(CommunicationStore(self.space))
 
     def write(self, party: str, number: int) -> Received | None:

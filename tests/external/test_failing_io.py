@@ -6,8 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from recollect_server.domain.external import Direction
-from recollect_server.domain.filters import CommunicationFilter
+from recollect_server.domain.external import CommunicationFilter, Direction
 from recollect_server.services.external.external import External
 from recollect_server.services.external.store import CommunicationStore
 

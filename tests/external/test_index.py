@@ -12,10 +12,10 @@ from recollect_server.domain.external import (
     ExternalMessage,
     fold,
 )
+from recollect_server.features import FEATURES
 from recollect_server.services.space.logs import entries_of
-from recollect_server.storage.index.external import ExternalIndex
+from recollect_server.storage.index.external import ExternalIndex, external_of
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.lines import Entry, encoded
 
 from tests.conftest import RunningServer, Start
@@ -89,7 +89,7 @@ def test_a_transcript_that_something_else_wrote_to_is_read_again(
 
 
 def test_the_index_takes_lines_in_only_where_they_follow(tmp_path: Path) -> None:
-    contents: list[AnyContent] = [
+    contents: list[object] = [
         CommunicationBegan(NAME, "email", "ann", 1),
         ExternalMessage(Direction.INBOUND, "One", 1, 2, (), "1"),
     ]
@@ -98,15 +98,15 @@ def test_the_index_takes_lines_in_only_where_they_follow(tmp_path: Path) -> None
     for content in contents:
         state = fold(state, content)
     assert state is not None
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     try:
-        index.external.add(None, state, lines, time=1)
-        stored = index.external.find(NAME)
+        external_of(index).add(None, state, lines, time=1)
+        stored = external_of(index).find(NAME)
         with pytest.raises(IndexUnavailable, match="the lines before these are not indexed"):
-            index.external.add(None, state, lines, time=1)
+            external_of(index).add(None, state, lines, time=1)
         later, _ = encoded([Entry(ExternalMessage(Direction.INBOUND, "Three", 1, 9))], 8, 9999)
         with pytest.raises(IndexUnavailable, match="the lines before these are not indexed"):
-            index.external.add(state, state, later, time=1)
-        assert index.external.find(NAME) == stored
+            external_of(index).add(state, state, later, time=1)
+        assert external_of(index).find(NAME) == stored
     finally:
         index.close()

@@ -200,7 +200,7 @@ def test_what_was_received_is_the_same_after_the_index_is_made_anew(
     delete_index(running)
     running = start_server()
     assert running.app.recovered.rebuilt
-    assert running.app.recovered.communications == 4
+    assert running.app.recovered.others == 4
     assert answers(meet(running)) == before
 
 

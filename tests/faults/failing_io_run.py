@@ -22,8 +22,10 @@ from recollect_server.domain.conversation import Party
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
+from recollect_server.features import FEATURES
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.removals import Removals
+from recollect_server.services.routes import Routes
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.index.migrations import expected_tables
@@ -35,10 +37,10 @@ class Life:
 
     def __init__(self, folder: FolderStore, journal: TextIO) -> None:
         self.journal = journal
-        self.index = recover(folder, system_clock, no_progress).index
+        self.index = recover(folder, FEATURES, system_clock, no_progress).index
         self.folder = folder
-        self.space = Space(folder, self.index, system_clock)
-        self.conversations = Conversations(self.space)
+        self.space = Space(folder, self.index, FEATURES, system_clock)
+        self.conversations = Conversations(self.space, Routes.of(self.space))
         self.removals = Removals(self.space)
 
     def do(self, what: str, call: Callable[[], object], **about: object) -> object:
@@ -132,7 +134,7 @@ def main() -> None:
     """Run the lives of each case that standard input names, and answer each with their number."""
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     failing = ctypes.CDLL(sys.argv[1])
-    expected_tables()  # made once, not in each life
+    expected_tables(FEATURES.tables.schema)  # made once, not in each life
     # or each life's collector would touch, and so copy, all that it shares with this process
     gc.freeze()
     for line in sys.stdin:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from recollect_server.storage.logs.lines import messages_of
 
 from tests.at_rest import lines_of
 from tests.programs import SERVER, Forked, ran
@@ -91,7 +92,7 @@ def contents(folder: Path, conversation_id: str) -> list[str]:
     lines = lines_of(path)
     assert all(line.entry is not None for line in lines)
     assert lines[-1].end == path.stat().st_size
-    return [line.entry.content.content for line in lines[1:] if line.entry]  # type: ignore[union-attr]
+    return [it.content for it in messages_of(lines)]
 
 
 def test_on_a_full_disk_what_was_acknowledged_is_read_and_its_cursor_delivered_or_reset(

@@ -11,6 +11,7 @@ import pytest
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.conversations import Conversations
+from recollect_server.services.routes import Routes
 from recollect_server.storage.logs.folder import FolderStore
 
 from tests.at_rest import lines_of, opened, problems
@@ -34,7 +35,7 @@ def check(life: Path) -> None:
     """Start on the files that a life left, and check them."""
     answers = answers_in(life)
     here = opened(life / "data")
-    conversations = Conversations(here.space)
+    conversations = Conversations(here.space, Routes.of(here.space))
     deleted = {it["id"]: it["told"] for it in answers if it["what"] == "delete"}
     try:
         for conversation_id in {

@@ -16,6 +16,7 @@ import grpc
 import pytest
 import structlog
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.features import FEATURES
 from recollect_server.storage.index import file, migrations
 from recollect_server.storage.index.checking import state_of
 from recollect_server.storage.index.file import Readers
@@ -342,7 +343,7 @@ def test_those_who_wait_for_the_index_are_woken_once(
 
 
 def test_the_writer_takes_text_that_is_no_utf_8_for_damage_and_goes_on(tmp_path: Path) -> None:
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     with pytest.raises(IndexUnavailable, match="refused a write"):
         index.writer.write(
             lambda connection, _: connection.execute("SELECT CAST(x'ff' AS TEXT)").get
@@ -355,7 +356,7 @@ def test_the_writer_takes_text_that_is_no_utf_8_for_damage_and_goes_on(tmp_path:
 
 def test_an_index_that_is_condemned_is_known_as_wrong_after_a_kill(tmp_path: Path) -> None:
     """The log of which it has too much may have grown past what it has by the next start."""
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     index.condemn("it has words of nobody")
     assert index.lost() == "it has words of nobody"
     state = state_of(tmp_path)  # what another process reads in the file, as the next start does

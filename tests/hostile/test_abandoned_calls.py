@@ -11,6 +11,7 @@ from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.context_pb2 import RECALL_DIAL_LIKELY
 from recollect_server.domain.errors import CallerGone, DeadlineExceeded
 from recollect_server.domain.time import UNLIMITED, Deadline
+from recollect_server.features import FEATURES
 from recollect_server.storage.index.index import Index
 
 from tests.conftest import Start
@@ -103,7 +104,7 @@ def test_a_caller_with_less_time_than_the_server_allows_gets_the_code_of_grpc(
 
 
 def test_a_query_of_the_index_stops_where_the_caller_gives_up(tmp_path: Path) -> None:
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     deadline, over = Deadline(), threading.Event()
     stopped: list[float] = []
 

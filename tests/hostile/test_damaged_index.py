@@ -20,19 +20,25 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
 from recollect_server import app
+from recollect_server.features import FEATURES
 from recollect_server.jobs.upkeep import IndexKeeper
+from recollect_server.services.channels import deliveries as delivering
 from recollect_server.services.removals import Removals
-from recollect_server.services.space import comparison
+from recollect_server.services.space.checks import Findings
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.services.upkeep.verification import Findings, Interrupted, Verifier
+from recollect_server.services.upkeep.verification import Interrupted, Verifier
 from recollect_server.storage.index import file
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.routing import routing_of
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.ledger import forgotten_ledger
-from recollect_server.storage.logs.received import forget_deliveries, forgotten_deliveries
+from recollect_server.storage.logs.received import (
+    forget_deliveries,
+    forgotten_deliveries,
+    forgotten_ledger,
+)
 from recollect_server.storage.logs.store import LogUnavailable
 
 from tests import at_rest
@@ -317,9 +323,9 @@ def test_an_index_whose_comparison_a_stop_interrupts_is_not_sealed(
 
     for is_stopping in (True, False):
         logs = FolderStore(server.folder)
-        recovered = recover(logs, server.clock, no_progress, compared_at_once=0)
+        recovered = recover(logs, FEATURES, server.clock, no_progress, compared_at_once=0)
         assert not recovered.is_compared
-        space = Space(logs, recovered.index, server.clock, is_compared=False)
+        space = Space(logs, recovered.index, FEATURES, server.clock, is_compared=False)
         with pytest.raises(Interrupted):
             next(Contents(recovered.index).problems(interrupt))
         assert space.upkeep.repair(lambda: is_stopping) is not is_stopping  # noqa: B023 - called at once
@@ -332,8 +338,8 @@ def reopened_large(server: RunningServer) -> Space:
     """Open what a stopped server left as a start does after a kill, to be compared later."""
     (server.folder / "conversations.db.seal").unlink()
     logs = FolderStore(server.folder)
-    recovered = recover(logs, server.clock, no_progress, compared_at_once=0)
-    return Space(logs, recovered.index, server.clock, is_compared=False)
+    recovered = recover(logs, FEATURES, server.clock, no_progress, compared_at_once=0)
+    return Space(logs, recovered.index, FEATURES, server.clock, is_compared=False)
 
 
 def test_messages_that_deletes_forget_meanwhile_are_no_contradiction(
@@ -346,7 +352,7 @@ def test_messages_that_deletes_forget_meanwhile_are_no_contradiction(
 
     def forget(number: int) -> None:
         forget_deliveries(ledger, [f"{number:024}"])
-        index.routing.forget_deliveries([f"{number:024}"], ledger.size())
+        routing_of(index).forget_deliveries([f"{number:024}"], ledger.size())
 
     def forgotten(*arguments: Any) -> list[str]:
         hashes = list(read(*arguments))
@@ -355,13 +361,13 @@ def test_messages_that_deletes_forget_meanwhile_are_no_contradiction(
 
     forget(0)
     with monkeypatch.context() as patched:
-        patched.setattr(comparison, "forgotten_deliveries", forgotten)
+        patched.setattr(delivering, "forgotten_deliveries", forgotten)
         assert space.upkeep.repair(lambda: False)
         assert space.index is index
-        Verifier(space.upkeep.comparison(lambda: None), findings := Findings()).run()
+        Verifier(space.upkeep.comparison(lambda: None), FEATURES, findings := Findings()).run()
     assert findings.problems == []
     index.write(lambda connection, _: connection.execute("DELETE FROM forgotten"))
-    Verifier(space.upkeep.comparison(lambda: None), findings := Findings()).run()
+    Verifier(space.upkeep.comparison(lambda: None), FEATURES, findings := Findings()).run()
     assert [problem for _, problem in findings.problems] == [
         "index: it knows 0 of 2 forgotten messages"
     ]
@@ -425,7 +431,7 @@ def test_a_comparison_ends_within_a_long_transcript_where_the_space_leaves(
 
 
 def test_a_seal_of_a_file_that_an_earlier_version_had_not_compared_is_none(tmp_path: Path) -> None:
-    Index(tmp_path).close(sound=True)
+    Index(tmp_path, FEATURES.tables).close(sound=True)
     assert file.read_seal(tmp_path) is file.Seal.INTACT
     path = tmp_path / "conversations.db.seal"
     sealed = json.loads(path.read_bytes())
@@ -434,7 +440,7 @@ def test_a_seal_of_a_file_that_an_earlier_version_had_not_compared_is_none(tmp_p
 
 
 def test_sqlite_asks_often_whether_to_stop_within_a_table_of_words(tmp_path: Path) -> None:
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     rows = [(at, " ".join(f"word{at + number}" for number in range(200))) for at in range(500)]
     insert = "INSERT INTO turns_fts(rowid, text) VALUES(?, ?)"
     calls: list[None] = []

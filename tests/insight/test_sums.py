@@ -21,8 +21,9 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.message import Message, Role, Usage
 from recollect_server.domain.spans import HOURS_A_DAY, QUARTERS_A_DAY, QUARTERS_AN_HOUR, Level, Span
-from recollect_server.storage.index import activity_tables
-from recollect_server.storage.index.activity import Group
+from recollect_server.features import FEATURES
+from recollect_server.storage.index.activity import ActivityTable, Group
+from recollect_server.storage.index.activity_tables import ACTIVITY
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Entry, Line
 
@@ -84,7 +85,7 @@ class Written:
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     """Open an index for all examples: each removes what it wrote, and nothing may be left."""
-    opened = Index(tmp_path_factory.mktemp("index"))
+    opened = Index(tmp_path_factory.mktemp("index"), FEATURES.tables)
     yield opened
     opened.close()
 
@@ -186,9 +187,9 @@ def test_after_any_changes_the_tables_are_those_that_the_lines_make(
     try:
         assert tables_of(index) == expected_of(there.values())
         with index.reading() as connection:
-            assert activity_tables.wrong_sums(connection) == []
+            assert list(ACTIVITY.problems(connection)) == []
         for group in Group:
-            sums = index.activity.sums(days_of(BEGAN, 5), group)
+            sums = ActivityTable(index).sums(days_of(BEGAN, 5), group)
             for key in {key for _, key in sums}:
                 assert sums[0, key] == sums[1, key] == sums[2, key], "whatever they are summed of"
     finally:

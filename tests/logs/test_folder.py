@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.erasing import finish_interrupted
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
@@ -72,7 +73,9 @@ def test_a_log_that_never_had_anything_is_gone_when_it_is_recovered(tmp_path: Pa
 def take_back(store: FolderStore, name: str) -> None:
     """Finish the redaction of a log that a crash kept unchanged, which asks no index."""
     nothing: Any = None
-    finish_interrupted(store, nothing, nothing, name, 0, nothing, is_rebuilt=False)
+    finish_interrupted(
+        ConversationLogs(store), nothing, nothing, name, 0, nothing, is_rebuilt=False
+    )
 
 
 def test_a_swap_that_a_crash_kept_from_changing_the_log_is_taken_back(tmp_path: Path) -> None:

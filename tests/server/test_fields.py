@@ -37,6 +37,7 @@ from recollect_server.domain.external import (
     TrustSet,
 )
 from recollect_server.domain.message import Message, Redaction, Role, ToolCall, Usage
+from recollect_server.features import FEATURES
 from recollect_server.storage.index import columns, external
 from recollect_server.storage.index.columns import Columns, dump_json
 from recollect_server.storage.index.index import Index
@@ -78,7 +79,7 @@ def of_kind(stream: Iterator[Update], kind: str) -> Iterator[Any]:
 
 def test_the_index_keeps_every_field_of_a_conversation(tmp_path: Path) -> None:
     conversation = filled(Conversation)
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     line = Line(1, 0, 10, Entry(Began(conversation.id, conversation.channel, 1)))
     number, _ = index.add(None, None, conversation, [line], time=1, failed=pytest.fail)
     stored = index.conversations.find(conversation.id)

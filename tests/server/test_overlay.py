@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from recollect_server.domain.message import Message, Role
+from recollect_server.features import FEATURES
 from recollect_server.services.space.projection import Key, Overlay, Projection
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Entry, Line, Stamp, encoded
@@ -15,7 +16,7 @@ ONE, TWO = "conv-01J00000000000000000000001", "conv-01J00000000000000000000002"
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Index]:
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     yield index
     index.close()
 
@@ -66,7 +67,7 @@ def test_an_index_that_took_the_place_of_a_damaged_one_meanwhile_is_not_given_up
     index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "new").mkdir()
-    with closing(Index(tmp_path / "new")) as new:
+    with closing(Index(tmp_path / "new", FEATURES.tables)) as new:
         projection = Projection(index)
         condemn = index.condemn
 

@@ -37,7 +37,7 @@ from recollect_server.domain.text import (
 )
 from recollect_server.domain.time import UNLIMITED, from_text, to_text
 from recollect_server.settings import Settings, WrongSettings
-from recollect_server.storage.index.analysis import tokens
+from recollect_server.storage.index.tokens import tokens
 from recollect_server.storage.logs.lines import Damaged, Entry, Stamp, decode, encode
 
 from tests.conftest import examples

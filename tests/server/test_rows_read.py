@@ -9,6 +9,7 @@ import apsw
 import pytest
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
+from recollect_server.features import FEATURES
 from recollect_server.services.space.deletion import DELETE_ANCHORS
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.index import Index
@@ -51,8 +52,8 @@ def test_a_conversation_is_changed_and_deleted_without_a_scan_of_what_all_others
     for conversations in (10, 50):
         store = FolderStore(tmp_path / str(conversations))
         store.create()
-        index = Index(store.root)
-        space = Space(store, index, lambda: TIME)
+        index = Index(store.root, FEATURES.tables)
+        space = Space(store, index, FEATURES, lambda: TIME)
         names = [f"conv-01J{number:023d}" for number in range(conversations)]
         for name in names:
             began = Began(name, "web", TIME, (f"one of {name}", "two"))

@@ -241,8 +241,9 @@ def test_a_whole_line_of_a_later_version_is_passed_over(body: str) -> None:
 def test_a_line_of_a_later_version_keeps_what_this_version_knows_of_it() -> None:
     body = '{"type":"turn","role":"user","content":"a","timestamp":"2026-01-01T00:00:00+01:00","turnNumber":3,"mood":"good"'
     message = decode(sealed(body)[:-1], 7).content
+    assert isinstance(message, Message)
     assert message == Message(
-        role=message.role,  # type: ignore[union-attr]
+        role=message.role,
         content="a",
         timestamp=1_767_222_000_000,
         sequence=7,

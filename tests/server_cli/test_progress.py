@@ -7,6 +7,7 @@ import pytest
 from recollect import Client, Message
 from recollect_server.cli.folder import shown
 from recollect_server.domain.time import system_clock
+from recollect_server.features import FEATURES
 from recollect_server.services.upkeep.backup.creation import back_up
 from recollect_server.services.upkeep.backup.manifest import read_manifest
 from recollect_server.services.upkeep.backup.restoring import restore
@@ -42,14 +43,14 @@ def test_each_long_work_tells_of_every_conversation(
     folder = FolderStore(server.folder)
     each = [(0, 3), (1, 3), (2, 3)]
     reports = Reports()
-    rebuild(folder, system_clock, reports).index.close()
+    rebuild(folder, FEATURES, system_clock, reports).index.close()
     assert reports.take() == [*each, (3, 3)]
-    recover(folder, system_clock, reports).index.close()
+    recover(folder, FEATURES, system_clock, reports).index.close()
     assert reports.take() == [(0, 0)], "nothing was left to do"
     (server.folder / "conversations.db").unlink()
-    recover(folder, system_clock, reports).index.close()
+    recover(folder, FEATURES, system_clock, reports).index.close()
     assert reports.take() == [*each, (3, 3)]
-    assert verify(folder, reports).problems == []
+    assert verify(folder, FEATURES, reports).problems == []
     assert reports.take() == each
     back_up({"default": folder}, tmp_path / "backup", reports)
     assert reports.take() == each

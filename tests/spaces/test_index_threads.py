@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import apsw
+from recollect_server.features import FEATURES
 from recollect_server.storage.index.index import Index
 
 from tests.conftest import RunningServer
@@ -48,7 +49,7 @@ def test_indexes_that_hang_hold_up_no_other(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(6)]
     for folder in folders:
         folder.mkdir()
-    *stuck, free = map(Index, folders)
+    *stuck, free = (Index(it, FEATURES.tables) for it in folders)
     with ExitStack() as stack:
         for index in stuck:
             stack.enter_context(hanging(index))
@@ -61,7 +62,7 @@ def test_threads_that_are_not_needed_end(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(4)]
     for folder in folders:
         folder.mkdir()
-    indexes = list(map(Index, folders))
+    indexes = [Index(it, FEATURES.tables) for it in folders]
     with ExitStack() as stack:
         for index in indexes:
             stack.enter_context(hanging(index))

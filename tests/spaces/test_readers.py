@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from recollect_server.features import FEATURES
 from recollect_server.storage.index.index import Index
 
 from tests.server.conftest import at_once
@@ -12,7 +13,7 @@ from tests.server.conftest import at_once
 
 @pytest.mark.skipif(sys.platform != "linux", reason="open files are counted in /proc")
 def test_threads_share_the_connections_that_read(tmp_path: Path) -> None:
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     for _ in range(5):
         thread = threading.Thread(target=index.log.last_cursor)
         thread.start()

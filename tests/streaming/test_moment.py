@@ -11,6 +11,7 @@ import apsw
 import pytest
 from recollect_server.domain.conversation import Began, Conversation, fold
 from recollect_server.domain.message import Message, Role
+from recollect_server.features import FEATURES
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.updates import Added
@@ -33,7 +34,7 @@ def lines(*sequences: int) -> list[Line]:
 
 
 def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Path) -> None:
-    index = Index(tmp_path)
+    index = Index(tmp_path, FEATURES.tables)
     delivered: list[tuple[int, int]] = []
     readable: list[bool] = []
     refused: list[str] = []

@@ -8,6 +8,7 @@ import apsw
 import pytest
 from recollect_server.domain.conversation import Began, Conversation, fold
 from recollect_server.domain.message import Message, Role
+from recollect_server.features import FEATURES
 from recollect_server.services.streaming.log import _watched
 from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.services.streaming.ring import Interest
@@ -80,7 +81,7 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest) -> Opened:
         before.pragma("user_version", migrations.OLDEST + len(steps))
         before.execute(rows)
         before.close()
-        index = Index(tmp_path)
+        index = Index(tmp_path, FEATURES.tables)
         request.addfinalizer(index.close)
         assert index.log.epoch == EPOCH
         return index

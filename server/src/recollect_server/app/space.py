@@ -27,13 +27,14 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, milliseconds
+from recollect_server.features import FEATURES
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.upkeep import Bounds, CountWriter, EmbedderJob, UpdatePruner
 from recollect_server.services.administration.jobs import JobReport
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
-from recollect_server.services.channels.identities import Identities
+from recollect_server.services.channels.identities import Identities, identity_ledger
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.checkpoints import Checkpoints
@@ -49,7 +50,14 @@ from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.removals import Removals
-from recollect_server.services.retention import NewRules, Retention, RetentionGrace
+from recollect_server.services.retention import (
+    NewRules,
+    Retention,
+    RetentionGrace,
+    retention_ledger,
+)
+from recollect_server.services.routes import Routes
+from recollect_server.services.space.checks import Findings
 from recollect_server.services.space.events import (
     ChangedElsewhere,
     Deleted,
@@ -66,10 +74,10 @@ from recollect_server.services.upkeep.recovery import (
     no_progress,
     recover,
 )
-from recollect_server.services.upkeep.verification import Findings, Verifier
+from recollect_server.services.upkeep.verification import Verifier
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
-from recollect_server.storage.logs.ledger import identity_ledger, retention_ledger
+from recollect_server.storage.index.notes import notes_of
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
@@ -216,6 +224,10 @@ class OpenSpace:
         self._note_due()
         return True
 
+    def admit(self, size: int) -> None:
+        """Let a call write so many bytes. Raises LimitExceeded if the space may keep no more."""
+        self._quota.admit(size=size)
+
     def wake(self) -> None:
         """Open the files again, and take in what was appended. Raises DataUnavailable: then the
         space is to be opened anew.
@@ -295,7 +307,8 @@ class OpenSpace:
         self._meaning = meaning = self._open_meaning(space, logs)
         counts = ContextCounts(space)
         count_writer = CountWriter(counts)
-        conversations = Conversations(space)
+        routes = Routes.of(space)
+        conversations = Conversations(space, routes)
         notes = ConversationNotes(space, by_rule=abbreviator(settings) == "extractive")
         removals = Removals(space)
         identities = Identities(space, identity_ledger(logs))
@@ -314,6 +327,7 @@ class OpenSpace:
             updates,
             Receiving(
                 space,
+                routes,
                 identities,
                 Commands(space, notes, removals, settings.model_names),
                 senders,
@@ -359,15 +373,16 @@ class OpenSpace:
             stops.append(partial(self._remove_if_unused, logs))
         self._reading = reading = IndexReading(logs, moment)
         self.recovered = recover(
-            logs, shared.clock, shared.progress, shared.compared_at_once, reading
+            logs, FEATURES, shared.clock, shared.progress, shared.compared_at_once, reading
         )
         space = Space(
             logs,
             self.recovered.index,
+            FEATURES,
             shared.clock,
             is_compared=self.recovered.is_compared,
             lock_order=shared.lock_order,
-            admit_conversation=lambda: self.quota.admit(conversations=1),
+            admit_conversation=lambda: self._quota.admit(conversations=1),
             capacity=shared.live.view(
                 lambda now: Capacity(now.max_conversation_messages, now.max_conversation_bytes)
             ),
@@ -384,7 +399,7 @@ class OpenSpace:
             logs, lambda name: space.exclusive(conversation=name), shared.clock
         )
         checkpoints.finish_deletes()
-        self.quota = Quota(
+        self._quota = Quota(
             shared.limiter,
             self.name,
             shared.live.view(
@@ -450,6 +465,7 @@ class OpenSpace:
         space = Space(
             logs,
             index,
+            FEATURES,
             shared.clock,
             telemetry=shared.telemetry,
             reading=self._reading.reason,
@@ -467,7 +483,7 @@ class OpenSpace:
         space = self._space
         if reason := space.doubt:
             findings.add("", [f"index: it may lack something: {reason}"])
-        Verifier(space.upkeep.comparison(check), findings).run()
+        Verifier(space.upkeep.comparison(check), FEATURES, findings).run()
 
     def reports(self) -> list[JobReport]:
         return self._jobs.reports()
@@ -492,7 +508,7 @@ class OpenSpace:
         notes_due = notes_failed = 0
         if self._shared.writer is not None:
             with suppress(IndexUnavailable):
-                notes_due, notes_failed = index.notes.counts()
+                notes_due, notes_failed = notes_of(index).counts()
         return SpaceLoad(
             documents,
             size,

@@ -12,6 +12,7 @@ from recollect_server.domain.backups import backup_name
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
 from recollect_server.domain.wording import counted
+from recollect_server.features import FEATURES
 from recollect_server.services.upkeep import recovery
 from recollect_server.services.upkeep.backup.bucket import BackupBucket
 from recollect_server.services.upkeep.backup.copying import Copied
@@ -117,7 +118,9 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
             folder = FolderStore.of(settings.data_dir, name)
             done = copy_back(spaces[space], folder, shown("Copying"))
             try:
-                recovery.rebuild(folder, system_clock, shown("Indexing")).index.close(sound=True)
+                recovery.rebuild(folder, FEATURES, system_clock, shown("Indexing")).index.close(
+                    sound=True
+                )
             except RecollectError as error:
                 raise click.ClickException(str(error)) from error
             hit("restore.indexed")

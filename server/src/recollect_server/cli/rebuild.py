@@ -11,6 +11,7 @@ from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
 from recollect_server.domain.wording import counted
+from recollect_server.features import FEATURES
 from recollect_server.services.upkeep import recovery
 
 
@@ -26,7 +27,7 @@ def rebuild(config: Path | None, **flags: Any) -> None:
         for space, folder in folders.items():
             began = time.monotonic()
             try:
-                done = recovery.rebuild(folder, system_clock, shown("Rebuilding"))
+                done = recovery.rebuild(folder, FEATURES, system_clock, shown("Rebuilding"))
             except RecollectError as error:
                 raise click.ClickException(named(space, folders, str(error))) from error
             done.index.close(sound=True)

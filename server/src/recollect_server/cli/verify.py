@@ -18,6 +18,7 @@ from recollect_server.cli.folder import (
 )
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.domain.wording import counted
+from recollect_server.features import FEATURES
 from recollect_server.services.upkeep.verification import verify as verify_all
 
 
@@ -44,7 +45,7 @@ def verify(config: Path | None, **flags: Any) -> None:
     cut: list[str] = []
     with alone(settings), said_plainly():
         for space, folder in folders.items():
-            done = verify_all(folder, shown("Verifying"))
+            done = verify_all(folder, FEATURES, shown("Verifying"))
             conversations += done.conversations
             messages += done.messages
             communications += done.communications

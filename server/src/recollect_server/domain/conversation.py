@@ -5,11 +5,10 @@ and a rebuild from the files use the same function, so they cannot come to diffe
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from recollect_server.domain.conversation_names import REQUEST, name_of, request_of
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role, Usage
 from recollect_server.domain.time import updated
@@ -109,6 +108,31 @@ class MessagePreview:
 NO_PREVIEW = MessagePreview()
 
 
+@dataclass(frozen=True, slots=True)
+class ConversationNaming:
+    """Names of conversations without a title, by what is said in them. A feature registers it."""
+
+    highest: int = 0
+    """Rank of a message than which none names a conversation better."""
+    request_of: Callable[[Message, int], tuple[int, str]] = lambda _, least: (least, "")
+    """Returns the rank of a message, if it is above the given one, and the text that it names its
+    conversation by.
+    """
+    name_of: Callable[[str, str, str, str, str], str] = lambda title, *_: title
+    """Returns the name of a conversation with this title, channel, subject, party and text, of
+    which each may be empty.
+    """
+
+
+_naming = ConversationNaming()
+
+
+def register_naming(naming: ConversationNaming) -> None:
+    """Let conversations be named so in this process."""
+    global _naming
+    _naming = naming
+
+
 @frozen
 class Conversation:
     """State of a conversation without its messages. Empty texts are unset."""
@@ -136,7 +160,7 @@ class Conversation:
     compressed_through: int = 0
     compression_summary: str = ""
     request: str = ""
-    """The first request, shortened as a title would be (see `conversation_names`)."""
+    """The text that names it without a title (see `ConversationNaming`)."""
     request_rank: int = 0
     """The rank of the message that it is of: one of a higher rank takes its place."""
     text_bytes: int = 0
@@ -172,7 +196,7 @@ class Conversation:
         """Return its one name for people; empty while nothing was said and nobody is there."""
         party = self.party
         there = party.group_name or party.group_id or party.contact_name or party.contact
-        return name_of(self.title, self.channel, party.subject, there, self.request)
+        return _naming.name_of(self.title, self.channel, party.subject, there, self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,7 +534,7 @@ def with_message(before: Conversation, message: Message) -> Conversation:
             min(usage.output + message.usage.output, _MAX_TOKENS),
         )
     request, rank = before.request, before.request_rank
-    if rank < REQUEST and (better := request_of(message, rank))[0] > rank:
+    if rank < _naming.highest and (better := _naming.request_of(message, rank))[0] > rank:
         rank, request = better
     latest = before.latest_message
     words = message.content[: 4 * MAX_PREVIEW].split() if message.role is not Role.TOOL else ()

@@ -24,9 +24,6 @@ RecollectError
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
 ├── TrustRequired           the party's trust does not allow a reply
 ├── EscalationClosed        it was resolved before, with another answer
-├── Denied                  the caller's credentials do not allow the call
-│   ├── Unauthenticated     no token, or one that is not valid
-│   └── PermissionDenied    the token does not allow the call
 ├── CallerGone              the caller cancelled the call, or its connection broke
 ├── DeadlineExceeded        the call took longer than its caller or the server allows
 └── TryAgain                the same request may succeed later
@@ -42,11 +39,11 @@ RecollectError
     ├── SpaceMade           a stream began before its space was made
     ├── TooManySpaces       all spaces that the server keeps open are in use
     └── Stopping            the server stops
+
+Those of a caller that may not make a call are in `domain.principal`.
 """
 
 from dataclasses import dataclass
-
-from recollect_server.domain.principal import Principal
 
 
 class RecollectError(Exception):
@@ -266,27 +263,6 @@ class EscalationClosed(RecollectError):
     def __init__(self, escalation_id: str) -> None:
         super().__init__(f"{escalation_id} was resolved before, and its answer stands")
         self.escalation_id = escalation_id
-
-
-class Denied(RecollectError):
-    """The caller's credentials do not allow the call. Nothing was changed."""
-
-    principal: Principal | None = None
-    """The caller, if the gate knows it: the audit names it."""
-
-
-class Unauthenticated(Denied):
-    """The call brought no token, or one that is not valid. The text never holds a part of it."""
-
-
-class PermissionDenied(Denied):
-    """The token does not allow the call. Nothing was changed."""
-
-    def __init__(self, method: str, reason: str, scope: str = "") -> None:
-        """`scope` is the missing one; empty if the token has all that the call needs."""
-        super().__init__(f"{method} is not allowed: {reason}")
-        self.method = method
-        self.scope = scope
 
 
 class CallerGone(RecollectError):

@@ -279,3 +279,76 @@ def question_about(communication: Communication, message: ExternalMessage) -> st
         f"{communication.channel}, in {origin.group}," if origin.group else communication.channel
     )
     return f"{who} wrote on {where}: {words}\n{WHAT_TO_ANSWER}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationFilter:
+    """Filter of communications: every part that is set must match."""
+
+    trust: Trust | None = None
+    waiting: bool = False
+    """Only those with an open escalation."""
+    ids: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    parties: tuple[str, ...] = ()
+    """As a caller named them; `identities` says who is meant."""
+    identities: tuple[tuple[str, str], ...] = ()
+    """Channels and addresses there, of which any may be the party, where `parties` are named."""
+    except_trust: Trust | None = None
+    updated_before: int | None = None
+    with_messages: bool = False
+    """Only those with a message: a contact that was only registered has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationSearch:
+    """Search for messages of external communications by the words of a text. `end` is excluded."""
+
+    text: str
+    identities: tuple[tuple[str, str], ...] | None = None
+    """Channels and addresses there, of which any may be the party; None: everybody."""
+    channel: str = ""
+    trust: Trust | None = None
+    start: int | None = None
+    end: int | None = None
+    communication_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Snapshot of communications: the newest."""
+
+    communications: tuple[Communication, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A message came or went; the communication as it is now."""
+
+    communication: Communication
+    message: ExternalMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Trust or scopes changed; the communication as it is now."""
+
+    communication: Communication
+
+
+@dataclass(frozen=True, slots=True)
+class Escalated:
+    """An escalation was opened or resolved; as it is now."""
+
+    escalation: Escalation
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRedacted:
+    """The text of a message was removed; what is left of the message and of the escalation that it
+    opened, and the communication as it is now.
+    """
+
+    communication: Communication
+    message: ExternalMessage | None
+    escalation: Escalation | None

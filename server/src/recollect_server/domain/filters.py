@@ -1,11 +1,10 @@
-"""Filters: which conversations, messages and communications a call is about. Every part that is set
+"""Filters: which conversations and messages a call is about. Every part that is set
 must match. Times are in milliseconds.
 """
 
 from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.conversation import NOBODY, Party
-from recollect_server.domain.external import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +51,3 @@ class SearchScope:
     def timed(self) -> bool:
         """Return True if the scope has a range of time."""
         return self.start is not None or self.end is not None
-
-
-@dataclass(frozen=True, slots=True)
-class CommunicationFilter:
-    trust: Trust | None = None
-    waiting: bool = False
-    """Only those with an open escalation."""
-    ids: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()
-    parties: tuple[str, ...] = ()
-    """As a caller named them; `identities` says who is meant."""
-    identities: tuple[tuple[str, str], ...] = ()
-    """Channels and addresses there, of which any may be the party, where `parties` are named."""
-    except_trust: Trust | None = None
-    updated_before: int | None = None
-    with_messages: bool = False
-    """Only those with a message: a contact that was only registered has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommunicationSearch:
-    """Search for messages of external communications by the words of a text. `end` is excluded."""
-
-    text: str
-    identities: tuple[tuple[str, str], ...] | None = None
-    """Channels and addresses there, of which any may be the party; None: everybody."""
-    channel: str = ""
-    trust: Trust | None = None
-    start: int | None = None
-    end: int | None = None
-    communication_id: str = ""

@@ -1,7 +1,11 @@
-"""The caller of a call: its scopes, and the space that the call is about."""
+"""The caller of a call: its scopes, the space that the call is about, and why it may not make the
+call.
+"""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from recollect_server.domain.errors import RecollectError
 
 
 class Scope(StrEnum):
@@ -84,3 +88,24 @@ class Principal:
     def is_for(self, space: str) -> bool:
         """Return whether this caller may choose a space."""
         return self.is_for_every_space or space in self.spaces
+
+
+class Denied(RecollectError):
+    """The caller's credentials do not allow the call. Nothing was changed."""
+
+    principal: Principal | None = None
+    """The caller, if the gate knows it: the audit names it."""
+
+
+class Unauthenticated(Denied):
+    """The call brought no token, or one that is not valid. The text never holds a part of it."""
+
+
+class PermissionDenied(Denied):
+    """The token does not allow the call. Nothing was changed."""
+
+    def __init__(self, method: str, reason: str, scope: str = "") -> None:
+        """`scope` is the missing one; empty if the token has all that the call needs."""
+        super().__init__(f"{method} is not allowed: {reason}")
+        self.method = method
+        self.scope = scope

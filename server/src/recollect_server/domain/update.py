@@ -1,11 +1,8 @@
-"""Updates for subscribers: one change of one conversation or communication, or one part of a
-snapshot.
-"""
+"""Updates for subscribers: one change of one log, or one part of a snapshot."""
 
 from dataclasses import dataclass
 
 from recollect_server.domain.conversation import Conversation, Split, TurnMemory
-from recollect_server.domain.external import Communication, Escalation, ExternalMessage
 from recollect_server.domain.message import Message, Redaction
 
 
@@ -60,7 +57,7 @@ class NotesWritten:
 
 @dataclass(frozen=True, slots=True)
 class LogDeleted:
-    """The conversation or communication is gone."""
+    """The log is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,46 +87,6 @@ class Heartbeat:
     """Nothing happened; the cursor moved on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """Snapshot of communications: the newest."""
-
-    communications: tuple[Communication, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Exchanged:
-    """A message came or went; the communication as it is now."""
-
-    communication: Communication
-    message: ExternalMessage
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Trust or scopes changed; the communication as it is now."""
-
-    communication: Communication
-
-
-@dataclass(frozen=True, slots=True)
-class Escalated:
-    """An escalation was opened or resolved; as it is now."""
-
-    escalation: Escalation
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRedacted:
-    """The text of a message was removed; what is left of the message and of the escalation that it
-    opened, and the communication as it is now.
-    """
-
-    communication: Communication
-    message: ExternalMessage | None
-    escalation: Escalation | None
-
-
 Kind = (
     ConversationList
     | ConversationLoaded
@@ -140,11 +97,6 @@ Kind = (
     | TextRedacted
     | Split
     | Delta
-    | Listed
-    | Exchanged
-    | Changed
-    | Escalated
-    | MessageRedacted
     | LogDeleted
     | Heartbeat
 )
@@ -159,7 +111,8 @@ class Update:
     complete.
     """
     log: str
-    """The conversation or the communication; empty: none."""
+    """The log; empty: none."""
     time: int
-    kind: Kind
+    kind: object
+    """The change: of a conversation a `Kind`. Other kinds of logs have their own."""
     reset: bool = False

@@ -6,7 +6,9 @@ which learns it from the transcripts.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -14,20 +16,158 @@ from recollect_server.domain.anchors import Anchor, history
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
 from recollect_server.domain.errors import (
     AnchorNotFound,
+    AnchorsPresent,
     IndexUnavailable,
     InvalidField,
     RequestIdReused,
+)
+from recollect_server.services.space.checks import Checker, Findings, again, shown
+from recollect_server.services.space.deletion import DELETE_ANCHORS, KEEP_ANCHORS
+from recollect_server.services.space.erasing import Participant
+from recollect_server.services.space.events import (
+    Appended,
+    CaughtUp,
+    IndexReplaced,
+    LogErased,
+    Redacted,
 )
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import message_at
-from recollect_server.storage.logs.lines import Entry, Stamp
-from recollect_server.storage.logs.store import LogConflict
+from recollect_server.storage.index.anchors import AnchorTable
+from recollect_server.storage.index.derived import Removed
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.anchors import AnchorLedger
+from recollect_server.storage.logs.lines import Entry, Stamp, contents_of
+from recollect_server.storage.logs.store import (
+    ANCHORS,
+    LogConflict,
+    LogStore,
+    Version,
+    has_conversation,
+    has_version,
+)
 
 log = structlog.get_logger("recollect.anchors")
 
 _MAX_REQUESTS = 1000  # of forgotten anchors of one key that are remembered
+
+
+class KeptAnchors(Participant):
+    """The ledger of anchors, which goes and stays with the conversations that they came from."""
+
+    ledgers = (ANCHORS,)
+
+    def __init__(self, store: LogStore) -> None:
+        """Read the ledger. Raises LogUnavailable."""
+        super().__init__(store)
+        self.ledger = AnchorLedger(store)
+
+    def of(self, index: Index, conversation_id: str, number: int | None) -> list[AnchorSet]:
+        """Return the anchors that a delete removes with a conversation: those that callers set from
+        it, and those that were found in it. Hold its lock.
+        """
+        with self.ledger.lock:
+            extracted = self._extracted(index, conversation_id, number)
+            return [*self._set_from(conversation_id), *extracted]
+
+    def release(
+        self,
+        index: Index,
+        conversation_id: str,
+        number: int | None,
+        disposition: int,
+    ) -> None:
+        """Keep the anchors that came from a conversation, if that is asked for. The others go with
+        it. Raises AnchorsPresent if there are any and nothing is asked for.
+        """
+        if disposition == DELETE_ANCHORS:
+            return
+        ledger = self.ledger
+        with ledger.lock:
+            there = {entry.content for entry in ledger.entries}
+            own = self._set_from(conversation_id)
+            extracted = self._extracted(index, conversation_id, number)
+            if not own and not extracted:
+                return
+            if disposition != KEEP_ANCHORS:
+                raise AnchorsPresent(len(own) + len(extracted))
+
+            def alone(anchor: AnchorSet) -> AnchorSet:
+                return (
+                    replace(anchor, conversation_id="", sequence=0)
+                    if anchor.conversation_id == conversation_id
+                    else anchor
+                )
+
+            # those that are there were kept by a call that was cut short
+            ledger.rewrite(alone, [Entry(anchor) for anchor in extracted if anchor not in there])
+
+    def erase(self, index: Index, name: str) -> Removed:  # noqa: ARG002
+        """Remove the anchors that came from a conversation."""
+        count = self.ledger.drop_source(name)
+        return {"anchors": count} if count else {}
+
+    def redact(self, conversation_id: str, sequences: Collection[int]) -> None:
+        """Remove the anchors that came from messages."""
+        self.ledger.drop_source(conversation_id, sequences)
+
+    def behind_logs(self, index: Index) -> None:
+        """Take the anchors that were forgotten out of an index: they stand in transcripts still."""
+        for key, until in self.ledger.forgotten().items():
+            AnchorTable(index).forget(key, until)
+
+    def follow(self, index: Index) -> None:
+        """Read the ledger anew, which another process wrote to."""
+        self.ledger.reload()
+        self.behind_logs(index)
+
+    def _set_from(self, conversation_id: str) -> list[AnchorSet]:
+        """Return the anchors that callers set from a conversation."""
+        contents = (entry.content for entry in self.ledger.entries)
+        return [
+            it
+            for it in contents
+            if isinstance(it, AnchorSet) and it.conversation_id == conversation_id
+        ]
+
+    def _extracted(self, index: Index, conversation_id: str, number: int | None) -> list[AnchorSet]:
+        """Return the anchors found in a conversation, without their message.
+
+        They are read from its transcript where the index cannot answer.
+        """
+        anchors: list[AnchorSet] | None = None
+        if number is not None:
+            with suppress(IndexUnavailable):
+                anchors = [it for _, it in AnchorTable(index).of(number)]
+        if anchors is None:
+            contents = contents_of(list(self.store.read(conversation_id)))
+            anchors = [it for it in contents if isinstance(it, AnchorSet)]
+        forgotten = self.ledger.forgotten()
+        return [replace(it, sequence=0) for it in anchors if it.time > forgotten.get(it.key, -1)]
+
+
+class AnchorChecker(Checker):
+    """Verification of the ledger of anchors."""
+
+    def of_space(self, findings: Findings) -> None:
+        """Name the anchors that are of conversations without a transcript."""
+        findings.add("", again(self._problems))
+
+    def _problems(self) -> list[str]:
+        store = self.comparison.store
+        if not has_version(store, ANCHORS, Version.PRESENT):
+            return []
+        return [
+            f"{shown(store, ANCHORS)}: line {line.sequence} is of {it.conversation_id}, which has no"
+            " transcript"
+            for line in store.read(ANCHORS)
+            if line.entry is not None
+            and isinstance(it := line.entry.content, AnchorSet)
+            and it.conversation_id
+            and not has_conversation(store, it.conversation_id)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +186,16 @@ class Anchors:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._file = space.anchors
+        self._file = space.part(KeptAnchors).ledger
+        space.requests.ask(self._file.request)
+        space.subscribe(Appended, self._changed, of=frozenset({AnchorSet}))
+        for event in (CaughtUp, IndexReplaced, Redacted, LogErased):
+            space.subscribe(event, self._changed)
         self._holding: tuple[object, Holding] = (None, Holding([]))
+
+    def _changed(self, _event: object) -> None:
+        """Note that the index may have other anchors than before."""
+        self._file.changed()
 
     def listed(self, key: str, *, include_superseded: bool) -> list[Anchor]:
         """Return the anchors by key (empty: all), each before those that it superseded."""
@@ -141,7 +289,7 @@ class Anchors:
                     raise AnchorNotFound(key)
                 time = self._time(key)
                 self._forget(key, time, request)
-            self._space.index.anchors.forget(key, time)
+            AnchorTable(self._space.index).forget(key, time)
             if not self._space.index.removal.empty_log():
                 log.warning("log_not_emptied", key=key)
             return removed
@@ -223,7 +371,7 @@ class Anchors:
         with self._file.lock:
             entries = self._file.entries
             forgotten = self._file.forgotten()
-        for anchor in self._space.index.anchors.found(key):
+        for anchor in AnchorTable(self._space.index).found(key):
             if anchor.time > forgotten.get(anchor.key, -1):
                 given[anchor.key].append(anchor)
         for entry in entries:

@@ -12,16 +12,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
 from recollect_server.domain.checkpoint import RecordPut, RecordsRemoved, ThreadBegan, log_of
 from recollect_server.domain.errors import LogMisplaced, RequestIdReused, StorageUnavailable
 from recollect_server.domain.time import Clock
+from recollect_server.services.space.checks import Checker, Findings, again
 from recollect_server.services.space.logs import RequestKey, entries_of
 from recollect_server.services.space.requests import key_of
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Entry, Line, Place, Stamp, encoded, misplacement
 from recollect_server.storage.logs.store import (
@@ -100,6 +101,35 @@ class ThreadState:
                 for request in requests:
                     request_id, _, value = request.partition(" ")
                     self.requests[request_id] = value
+
+
+class ThreadChecker(Checker):
+    """Verification of the threads of a space, of which the index knows nothing."""
+
+    def of_space(self, findings: Findings) -> None:
+        """Name what is wrong in each thread."""
+        for name in sorted(name for name, _ in self.comparison.store.logs(Kind.THREAD)):
+            findings.add(name, again(partial(self._problems, name)))
+            findings.threads += 1
+            findings.logs += 1
+            self.comparison.rest()
+
+    def _problems(self, name: str) -> list[str]:
+        thread_id: str | None = None
+        problems: list[str] = []
+        try:
+            for line in self.comparison.lines(name):
+                if isinstance(line, str):
+                    problems.append(line)
+                elif line.entry is not None and isinstance(line.entry.content, ThreadBegan):
+                    thread_id = line.entry.content.thread_id
+        except LogNotFound:
+            return []
+        if thread_id is None:
+            problems.append("no line says which thread it is")
+        elif log_of(thread_id) != name:
+            problems.append(f"it is of a thread whose log is {log_of(thread_id)}")
+        return problems
 
 
 class Checkpoints:
@@ -317,7 +347,7 @@ class Checkpoints:
         self,
         name: str,
         state: ThreadState,
-        contents: Sequence[AnyContent],
+        contents: Sequence[object],
         request: RequestKey | None,
     ) -> None:
         lines, data = encoded(entries_of(contents, request), *state.end, name)

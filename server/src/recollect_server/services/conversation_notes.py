@@ -2,6 +2,8 @@
 and those that they ask the server to write.
 """
 
+import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -28,8 +30,17 @@ from recollect_server.domain.notes import notes_due
 from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.requests import key_of, share
 from recollect_server.services.space.space import Space
-from recollect_server.services.turns import turn_memories, turns_among
+from recollect_server.services.turns import (
+    from_index,
+    of_conversation,
+    turns_among,
+    unindexed_lines,
+)
 from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.notes import notes_of
+from recollect_server.storage.index.turn_memories import TurnMemoryTable
+from recollect_server.storage.logs.lines import contents_of
 
 
 class ConversationNotes:
@@ -49,7 +60,7 @@ class ConversationNotes:
         Empty where the index cannot answer: Get does without it.
         """
         with suppress(IndexUnavailable):
-            return self._space.index.notes.failures(conversation_ids)
+            return notes_of(self._space.index).failures(conversation_ids)
         return {}
 
     def regenerate(
@@ -70,7 +81,7 @@ class ConversationNotes:
             if chosen.conversation_id:
                 self._space.read(chosen.conversation_id)
             with self._space.requests.carrying_out(request):
-                there = self._space.index.notes.choose(chosen, writers, by_rule=self._by_rule)
+                there = notes_of(self._space.index).choose(chosen, writers, by_rule=self._by_rule)
                 counts = len(there.numbers), there.others
                 record = (
                     KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode())
@@ -78,7 +89,7 @@ class ConversationNotes:
                     else None
                 )
                 if record or not dry_run:
-                    self._space.index.notes.want_anew([] if dry_run else there.numbers, record)
+                    notes_of(self._space.index).want_anew([] if dry_run else there.numbers, record)
                 if record:
                     share(self._space.store, record)
                 return counts
@@ -191,7 +202,7 @@ class ConversationNotes:
         with suppress(ConversationNotFound, DataUnavailable):
             state = self._space.read(conversation_id)
             if state.number is not None and notes_due(state.conversation):
-                self._space.index.notes.want(state.number, None)
+                notes_of(self._space.index).want(state.number, None)
 
     def leave(
         self, conversation_id: str, following_id: str, max_turns: int, request_id: str
@@ -216,7 +227,7 @@ class ConversationNotes:
                 if conversation_id and conversation_id != following_id:
                     number = self._space.read(conversation_id).number
                     if number is not None:
-                        self._space.index.notes.want(number, record)
+                        notes_of(self._space.index).want(number, record)
                 elif record:
                     self._space.index.requests.add(record)
                 if record:
@@ -232,3 +243,54 @@ def _payload_of(by: NoteRecord) -> dict[str, str]:
         if by.writer in ("", CALLER) and not by.model
         else {"writer": by.writer, "writer_model": by.model}
     )
+
+
+@of_conversation
+def turn_memories(
+    space: Space, head: ConversationState, after: int = 0, limit: int = sys.maxsize
+) -> list[TurnMemory]:
+    """Return what is recorded of the turns behind one, by turn; at most `limit`. Raises
+    StorageUnavailable.
+    """
+
+    def ask(index: Index, number: int) -> list[TurnMemory]:
+        return TurnMemoryTable(index).of(number, after, limit)
+
+    if (memories := from_index(space, head, ask)) is not None:
+        return memories
+    recorded = {
+        it.turn: it
+        for it in contents_of([*unindexed_lines(space, head)])
+        if isinstance(it, TurnMemory)
+    }
+    there = [it for turn, it in sorted(recorded.items()) if turn > after and it.is_set]
+    return there[:limit]
+
+
+@of_conversation
+def turn_marks(space: Space, head: ConversationState) -> list[tuple[int, int, bool]]:
+    """Return the turns of which anything is recorded, each with its tier, and whether it has a
+    summary. Raises StorageUnavailable.
+    """
+
+    def ask(index: Index, number: int) -> list[tuple[int, int, bool]]:
+        return TurnMemoryTable(index).marks(number)
+
+    if (marks := from_index(space, head, ask)) is not None:
+        return marks
+    return [(it.turn, it.tier, bool(it.summary)) for it in turn_memories(space, head)]
+
+
+@of_conversation
+def turn_summaries(space: Space, head: ConversationState, turns: Iterable[int]) -> dict[int, str]:
+    """Return the summaries of those of the turns that have one. Raises StorageUnavailable."""
+    if not (numbers := set(turns)):
+        return {}
+
+    def ask(index: Index, number: int) -> dict[int, str]:
+        summaries = TurnMemoryTable(index).summaries([(number, turn) for turn in numbers])
+        return {turn: summary for (_, turn), summary in summaries.items()}
+
+    if (summaries := from_index(space, head, ask)) is not None:
+        return summaries
+    return {it.turn: it.summary for it in turn_memories(space, head) if it.turn in numbers}

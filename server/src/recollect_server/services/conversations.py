@@ -40,12 +40,15 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
 from recollect_server.services.forks import lines_of_fork
+from recollect_server.services.routes import Routes
 from recollect_server.services.space.conversation_logs import Committed, ConversationState, placed
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import turns_of
 from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.external import external_of
+from recollect_server.storage.index.notes import notes_of
 from recollect_server.storage.logs.entries import message_fields
 from recollect_server.storage.logs.lines import messages_of
 
@@ -77,8 +80,9 @@ class Conversations:
     thread.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, routes: Routes) -> None:
         self._space = space
+        self._routes = routes
 
     # Reading --------------------------------------------------------------------------------------
 
@@ -143,7 +147,7 @@ class Conversations:
                 if pinned and place.known:
                     # others took the place since
                     begun_id = repeated.conversation.id
-                    before = {it for it in self._pinned_at(place) if it < begun_id}
+                    before = {it for it in self._routes.all_pinned(place) if it < begun_id}
                     self._unpin_others(place, begun_id, before)
                 return repeated
             now = self._space.clock()
@@ -167,7 +171,7 @@ class Conversations:
             check_writable(empty, [message.channel for message in messages])
             state = ConversationState(empty, 0, 1, None, indexed=True)
             first = placed(state, with_turns(self._space, state, messages), now)
-            others = self._pinned_at(place) if pinned and place.known else set()
+            others = self._routes.all_pinned(place) if pinned and place.known else set()
             done = self._space.begin([began, *first], request, is_named=bool(given))
             self._unpin_others(place, conversation_id, others)
         return self._appended(done)
@@ -204,19 +208,9 @@ class Conversations:
                 for row in index.conversations.select(chosen, 1):
                     if name := row.state.party.contact_name:
                         return replace(party, contact_name=name)
-            if stored := index.external.with_party(channel, addresses):
+            if stored := external_of(index).with_party(channel, addresses):
                 return replace(party, contact_name=stored.state.party_name)
         return party
-
-    def _pinned_at(self, place: Place) -> set[str]:
-        """Return the conversations that are pinned at a place: one, or two after a crash. Hold the
-        place's lock.
-        """
-        newest = self._space.routes.pinned(place)
-        return {
-            *self._space.index.routing.pinned(place, settled=True),
-            *([newest] if newest else []),
-        }
 
     def _unpin_others(self, place: Place, conversation_id: str, others: set[str]) -> None:
         """Unpin those that had the place of a conversation before it, and queue their notes.
@@ -232,7 +226,7 @@ class Conversations:
                         continue
                     self._space.append(state, [Continued(conversation_id, self._space.clock())])
                 if state.number is not None:
-                    self._space.index.notes.want(state.number, None)
+                    notes_of(self._space.index).want(state.number, None)
             except (ConversationNotFound, DataUnavailable) as error:
                 log.warning("conversation_still_pinned", conversation=other, reason=str(error))
 

@@ -13,6 +13,7 @@ from recollect_server.domain.spans import Bucket, Span, edges, offsets, quarters
 from recollect_server.domain.time import DAY
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.activity import (
+    ActivityTable,
     Facet,
     FacetCount,
     Group,
@@ -68,7 +69,7 @@ class Insight:
 
         The key of a conversation is its id, that of the space is empty.
         """
-        table = self._space.index.activity
+        table = ActivityTable(self._space.index)
         boundaries = self._boundaries(within, bucket)
         whole = [boundaries[0], boundaries[-1]]
         if group is Group.CONVERSATION:
@@ -105,7 +106,7 @@ class Insight:
         span = self._days(within)
         parts = offsets(span.first, span.end, within.zone)
         counts: dict[str, list[HourCount]] = {}
-        for count in self._space.index.activity.hours_of_week(parts, channels):
+        for count in ActivityTable(self._space.index).hours_of_week(parts, channels):
             counts.setdefault(count.channel, []).append(count)
         sums = {channel: sum(it.messages for it in hours) for channel, hours in counts.items()}
         order = sorted((it for it in counts if sums[it]), key=lambda it: (-sums[it], it))
@@ -122,8 +123,8 @@ class Insight:
         """
         index = self._space.index
         span = self._days(within)
-        numbers, _ = index.activity.busiest(span.first, span.end, channels, limit)
-        sums = index.activity.sums([span], Group.CONVERSATION, numbers, channels)
+        numbers, _ = ActivityTable(index).busiest(span.first, span.end, channels, limit)
+        sums = ActivityTable(index).sums([span], Group.CONVERSATION, numbers, channels)
         conversations = index.conversations.by_number(set(numbers))
         return [
             (self._space.current(conversations[number]), sums[0, number])
@@ -133,13 +134,13 @@ class Insight:
 
     def facets(self, kind: Facet, limit: int) -> tuple[list[FacetCount], int]:
         """Return the most common values of a property, and how many there are."""
-        return self._space.index.activity.facets(kind, limit)
+        return ActivityTable(self._space.index).facets(kind, limit)
 
     def topics(self, text: str, limit: int, after: tuple[int, str] | None) -> list[TopicCount]:
         """Return topics whose label contains a text, the most common first, behind the place
         `after`.
         """
-        return self._space.index.activity.topics(text.casefold(), limit, after)
+        return ActivityTable(self._space.index).topics(text.casefold(), limit, after)
 
     def _days(self, within: Range) -> Span:
         """Return the whole days of a range, in quarters of an hour."""

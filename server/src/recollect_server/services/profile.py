@@ -16,7 +16,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.profile import ProfileStatement, StatementSpan, by_turns
 from recollect_server.domain.text import one_line
-from recollect_server.services.anchors import Anchors
+from recollect_server.services.anchors import Anchors, KeptAnchors
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.statements import read_statements
 from recollect_server.services.space.events import (
@@ -59,6 +59,7 @@ class UserProfile:
         self._meaning = meaning
         self._read: tuple[object, list[ProfileStatement]] = (None, [])
         self._removals = 0
+        self._ledger = space.part(KeptAnchors).ledger
         for event in (Redacted, Deleted, Unindexed, Reloaded, Resting):
             space.subscribe(event, self._forget)
 
@@ -82,7 +83,7 @@ class UserProfile:
             return []
         try:
             store = self._meaning.store()
-            marks = self._space.anchors.version
+            marks = self._ledger.version
             version = store, store.statements_version, self._removals, self._space.index, marks
             read_at, statements = self._read
             if read_at != version:
@@ -101,7 +102,7 @@ class UserProfile:
         request = key_of("RemoveProfileStatement", request_id, {"place": place})
         if self._anchors.is_done(request):
             return
-        if place not in self._space.anchors.forgotten() and not any(
+        if place not in self._ledger.forgotten() and not any(
             (it.conversation_id, it.sequence, it.start) == (conversation_id, sequence, start)
             for it in self.statements()
         ):
@@ -130,7 +131,7 @@ class UserProfile:
                 raise messages
             for message in messages:
                 texts[name, message.sequence] = message.content, message.sender
-        forgotten = self._space.anchors.forgotten()
+        forgotten = self._ledger.forgotten()
         by_text: dict[str, ProfileStatement] = {}
         left_out: dict[str, int] = {}
         for it in chosen:

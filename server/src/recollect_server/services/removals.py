@@ -18,7 +18,7 @@ from recollect_server.services.space.erasing import Receipt
 from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
-from recollect_server.storage.index.removal import Removed
+from recollect_server.storage.index.derived import Removed
 
 _MAX_COPIES = 100  # conversations that a redaction names
 

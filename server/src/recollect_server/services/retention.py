@@ -29,8 +29,8 @@ from recollect_server.domain.errors import (
     ConversationPinned,
     StorageUnavailable,
 )
-from recollect_server.domain.external import Communication, Trust
-from recollect_server.domain.filters import CommunicationFilter, Filter
+from recollect_server.domain.external import Communication, CommunicationFilter, Trust
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
@@ -38,9 +38,12 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.bulk_removal import PageEnd
 from recollect_server.services.space.deletion import DELETE_ANCHORS, KEEP_ANCHORS, NotConfirmed
 from recollect_server.services.space.space import Space
+from recollect_server.storage.index.external import external_of
 from recollect_server.storage.index.stored import Size
-from recollect_server.storage.logs.ledger import Ledger, retention_ledger
+from recollect_server.storage.logs.codec import NUMBER, TEXT, TIME, Codec, Field
+from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.store import (
+    RETENTION,
     LogConflict,
     LogStore,
     Purpose,
@@ -60,6 +63,25 @@ _PART = 500  # conversations of one query
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
 _WITHDRAWN = ""
 """Rule of a line that withdraws the receipt before it of the same conversation."""
+
+
+_RETENTION = Codec(
+    RetentionReceipt,
+    Field("conversation", TEXT, "retired.conversation_id"),
+    Field("channel", TEXT, "retired.channel"),
+    Field("updated", TIME, "retired.update_time"),
+    Field("bytes", NUMBER, "retired.bytes"),
+    Field("rule", TEXT, "retired.rule"),
+    Field("reason", TEXT, "retired.reason"),
+    Field("timestamp", TIME, "time"),
+    head={"type": "retired"},
+    parts={"retired": Retired},
+)
+
+
+def retention_ledger(store: LogStore) -> Ledger[RetentionReceipt]:
+    """Return the ledger that says what rules of retention deleted."""
+    return Ledger(store, RETENTION, _RETENTION)
 
 
 class RetentionGrace:
@@ -248,14 +270,16 @@ class Retention:
                 plan.conversations += 1
             if len(plan.shown) < plan.limit:
                 name = ""
-                if is_communication and (talk := index.external.find(it.conversation_id)):
+                if is_communication and (talk := external_of(index).find(it.conversation_id)):
                     name = talk.state.party_name or talk.state.party
                 elif stored := index.conversations.find(it.conversation_id):
                     name = stored.state.title or stored.state.request
                 plan.shown.append(Planned(it, name, space))
         plan.all_conversations += index.conversations.total(Filter())[0]
         if plan.communications:
-            every = _every(partial(index.external.sizes, CommunicationFilter(with_messages=True)))
+            every = _every(
+                partial(external_of(index).sizes, CommunicationFilter(with_messages=True))
+            )
             plan.all_communications += sum(1 for _ in every)
 
     def due(self, rules: tuple[RetentionRule, ...] | None = None) -> Iterator[Retired]:
@@ -391,7 +415,7 @@ class Retention:
             updated_before=before,
             with_messages=True,
         )
-        return index.external.sizes(of, limit, after)
+        return external_of(index).sizes(of, limit, after)
 
 
 def _every(part: Callable[[int, PageEnd | None], list[Size]]) -> Iterator[Size]:

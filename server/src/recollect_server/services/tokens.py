@@ -12,13 +12,15 @@ from typing import Any
 import structlog
 
 from recollect_server.domain import tokens as domain
-from recollect_server.domain.errors import (
-    InvalidField,
-    StorageUnavailable,
-    TokenNotFound,
+from recollect_server.domain.errors import InvalidField, StorageUnavailable, TokenNotFound
+from recollect_server.domain.principal import (
+    ALL_SCOPES,
+    CUSTOM,
+    KINDS,
+    Principal,
+    Scope,
     Unauthenticated,
 )
-from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Principal, Scope
 from recollect_server.domain.time import Clock, from_text, to_text
 from recollect_server.domain.tokens import Grant, Token
 from recollect_server.storage.logs.lines import fields_of

@@ -3,7 +3,7 @@ index the whole transcript is read.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from heapq import heappop, heappush
@@ -14,7 +14,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 import structlog
 
 from recollect_server.domain.budget import first_turns
-from recollect_server.domain.conversation import TurnMemory
 from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
@@ -25,7 +24,7 @@ from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place, newest_within
-from recollect_server.storage.logs.lines import Line, contents_of, messages_of
+from recollect_server.storage.logs.lines import Line, messages_of
 from recollect_server.storage.logs.store import LogNotFound, Position, lines_at
 
 log = structlog.get_logger("recollect.working_context")
@@ -80,7 +79,7 @@ class KeptMessages:
         return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
 
 
-def _of_conversation(
+def of_conversation(
     read: Callable[Concatenate[Space, ConversationState, P], T],
 ) -> Callable[Concatenate[Space, ConversationState, P], T]:
     """Raise ConversationNotFound if the conversation is deleted between its head and its lines."""
@@ -112,7 +111,7 @@ def from_index(space: Space, head: ConversationState, ask: Callable[[Index, int]
     return answer
 
 
-@_of_conversation
+@of_conversation
 def page_of_turns(
     space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int
 ) -> tuple[Turns, bool]:
@@ -148,7 +147,7 @@ def page_of_turns(
     return Turns(messages, damaged), more
 
 
-@_of_conversation
+@of_conversation
 def turns_of(
     space: Space,
     head: ConversationState,
@@ -185,7 +184,7 @@ def turns_of(
     return Turns(newest.within(), damaged)
 
 
-@_of_conversation
+@of_conversation
 def turns_among(
     space: Space, head: ConversationState, turns: list[int], lines: list[int], max_bytes: int = 0
 ) -> Turns:
@@ -206,58 +205,7 @@ def turns_among(
     return Turns([message for message in messages if message.turn_number in numbers], damaged)
 
 
-@_of_conversation
-def turn_memories(
-    space: Space, head: ConversationState, after: int = 0, limit: int = sys.maxsize
-) -> list[TurnMemory]:
-    """Return what is recorded of the turns behind one, by turn; at most `limit`. Raises
-    StorageUnavailable.
-    """
-
-    def ask(index: Index, number: int) -> list[TurnMemory]:
-        return index.turn_memories.of(number, after, limit)
-
-    if (memories := from_index(space, head, ask)) is not None:
-        return memories
-    recorded = {
-        it.turn: it
-        for it in contents_of([*unindexed_lines(space, head)])
-        if isinstance(it, TurnMemory)
-    }
-    there = [it for turn, it in sorted(recorded.items()) if turn > after and it.is_set]
-    return there[:limit]
-
-
-@_of_conversation
-def turn_marks(space: Space, head: ConversationState) -> list[tuple[int, int, bool]]:
-    """Return the turns of which anything is recorded, each with its tier, and whether it has a
-    summary. Raises StorageUnavailable.
-    """
-
-    def ask(index: Index, number: int) -> list[tuple[int, int, bool]]:
-        return index.turn_memories.marks(number)
-
-    if (marks := from_index(space, head, ask)) is not None:
-        return marks
-    return [(it.turn, it.tier, bool(it.summary)) for it in turn_memories(space, head)]
-
-
-@_of_conversation
-def turn_summaries(space: Space, head: ConversationState, turns: Iterable[int]) -> dict[int, str]:
-    """Return the summaries of those of the turns that have one. Raises StorageUnavailable."""
-    if not (numbers := set(turns)):
-        return {}
-
-    def ask(index: Index, number: int) -> dict[int, str]:
-        summaries = index.turn_memories.summaries([(number, turn) for turn in numbers])
-        return {turn: summary for (_, turn), summary in summaries.items()}
-
-    if (summaries := from_index(space, head, ask)) is not None:
-        return summaries
-    return {it.turn: it.summary for it in turn_memories(space, head) if it.turn in numbers}
-
-
-@_of_conversation
+@of_conversation
 def message_at(space: Space, head: ConversationState, sequence: int) -> Message | None:
     """Return the message of a line, or None if the line holds none. Raises StorageUnavailable."""
 

@@ -5,8 +5,8 @@ without a server (`app.administration`).
 from recollect.v1 import admin_pb2
 from recollect.v1 import admin_service_pb2 as api
 
-from recollect_server.domain.errors import InvalidField, PermissionDenied, TokenNotFound
-from recollect_server.domain.principal import EVERY_SPACE, Principal
+from recollect_server.domain.errors import InvalidField, TokenNotFound
+from recollect_server.domain.principal import EVERY_SPACE, PermissionDenied, Principal
 from recollect_server.domain.time import DAY, Clock, to_text
 from recollect_server.domain.tokens import Grant, Token, scopes_of
 from recollect_server.services.token_uses import TokenUses

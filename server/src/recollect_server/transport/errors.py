@@ -11,7 +11,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode
 from recollect.v1 import error_pb2 as reasons
 
-from recollect_server.domain import errors
+from recollect_server.domain import errors, principal
 
 DOMAIN = "recollect"
 
@@ -70,8 +70,10 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.EscalationClosed: Row(
         StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ESCALATION_RESOLVED, ("escalation_id",)
     ),
-    errors.Unauthenticated: Row(StatusCode.UNAUTHENTICATED, reasons.ERROR_REASON_UNAUTHENTICATED),
-    errors.PermissionDenied: Row(
+    principal.Unauthenticated: Row(
+        StatusCode.UNAUTHENTICATED, reasons.ERROR_REASON_UNAUTHENTICATED
+    ),
+    principal.PermissionDenied: Row(
         StatusCode.PERMISSION_DENIED, reasons.ERROR_REASON_PERMISSION_DENIED, ("scope", "method")
     ),
     errors.CallerGone: Row(StatusCode.CANCELLED, None),

@@ -6,7 +6,7 @@ from recollect.v1 import external_communication_pb2
 from recollect.v1 import external_communication_service_pb2 as api
 
 from recollect_server.domain.addresses import normal_address
-from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
+from recollect_server.domain.external import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.live import Live
 from recollect_server.services.channels.identities import Identities

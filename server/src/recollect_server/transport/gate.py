@@ -24,14 +24,15 @@ import structlog
 from google.protobuf.descriptor import MethodDescriptor
 from recollect.v1 import scope_pb2
 
-from recollect_server.domain.errors import (
-    InvalidField,
-    LimitExceeded,
+from recollect_server.domain.errors import InvalidField, LimitExceeded
+from recollect_server.domain.ids import SPACE_RULE, is_space_name
+from recollect_server.domain.principal import (
+    EVERY_SPACE,
     PermissionDenied,
+    Principal,
+    Scope,
     Unauthenticated,
 )
-from recollect_server.domain.ids import SPACE_RULE, is_space_name
-from recollect_server.domain.principal import EVERY_SPACE, Principal, Scope
 from recollect_server.domain.tokens import Grant, Token
 from recollect_server.services.limits import Buckets, Rate
 from recollect_server.services.token_uses import TokenUses

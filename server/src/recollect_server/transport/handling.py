@@ -24,17 +24,11 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from recollect_server.domain.errors import (
-    CallerGone,
-    Denied,
-    LimitExceeded,
-    RecollectError,
-    Unauthenticated,
-)
+from recollect_server.domain.errors import CallerGone, LimitExceeded, RecollectError
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.live import Holder, Live
-from recollect_server.domain.principal import Principal
+from recollect_server.domain.principal import Denied, Principal, Unauthenticated
 from recollect_server.domain.telemetry import CALL, UNMEASURED, CallIds, Telemetry
 from recollect_server.domain.time import Clock, Deadline, system_clock
 from recollect_server.services.audit import Audit, object_of
@@ -471,7 +465,7 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
         try:
             space = lease.space
             if stores:
-                space.quota.admit(size=call.size)
+                space.admit(call.size)
             handler: Handler = getattr(space.handlers[service], name)
             answer: ProtoMessage | None = space.carry_out(handler, request, call, appends=appends)
             return answer

@@ -25,13 +25,9 @@ import structlog
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-from recollect_server.domain.errors import (
-    RecollectError,
-    Stopping,
-    TooManySubscribers,
-    Unauthenticated,
-)
+from recollect_server.domain.errors import RecollectError, Stopping, TooManySubscribers
 from recollect_server.domain.ids import new_ulid
+from recollect_server.domain.principal import Unauthenticated
 from recollect_server.transport.errors import internal, status_of
 from recollect_server.transport.gate import Ended
 from recollect_server.transport.handling import Call, Send

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from recollect.v1 import external_communication_pb2 as external_pb
 from recollect.v1 import update_pb2 as pb
 
+from recollect_server.domain import external
 from recollect_server.domain import update as domain
 from recollect_server.domain.conversation import Split
 from recollect_server.transport.convert import (
@@ -90,17 +91,17 @@ def encode_communication_update(seal: CursorSeal, update: domain.Update) -> byte
         reset=update.reset,
     )
     match update.kind:
-        case domain.Listed(communications):
+        case external.Listed(communications):
             value.communication_list.communications.extend(map(communication_to, communications))
             value.communication_list.SetInParent()
-        case domain.Exchanged(communication, message):
+        case external.Exchanged(communication, message):
             value.communication_message.communication.CopyFrom(communication_to(communication))
             value.communication_message.message.CopyFrom(external_message_to(message))
-        case domain.Changed(communication):
+        case external.Changed(communication):
             value.communication_changed.communication.CopyFrom(communication_to(communication))
-        case domain.Escalated(escalation):
+        case external.Escalated(escalation):
             value.communication_escalated.escalation.CopyFrom(escalation_to(escalation))
-        case domain.MessageRedacted(communication, message, escalation):
+        case external.MessageRedacted(communication, message, escalation):
             redacted = value.external_message_redacted
             redacted.communication.CopyFrom(communication_to(communication))
             if message is not None:

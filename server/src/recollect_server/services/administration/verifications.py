@@ -12,9 +12,10 @@ import structlog
 from recollect_server.domain.errors import RecollectError, SpaceNotFound, TooManySpaces
 from recollect_server.domain.time import Clock
 from recollect_server.services.administration.spaces import SpaceStores
+from recollect_server.services.space.checks import Findings
 from recollect_server.services.spaces.opened import OpenedSpace
 from recollect_server.services.spaces.spaces import Lease, Spaces
-from recollect_server.services.upkeep.verification import Findings, Interrupted
+from recollect_server.services.upkeep.verification import Interrupted
 
 log = structlog.get_logger("recollect.verification")
 

@@ -38,6 +38,7 @@ from recollect_server.domain.rendering.spoken import sender_of, speaker
 from recollect_server.domain.routing import Place
 from recollect_server.domain.time import to_text
 from recollect_server.domain.wording import counted
+from recollect_server.services.anchors import KeptAnchors
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.conversation_logs import ConversationState
@@ -194,7 +195,9 @@ class Commands:
     def _removed_by_clear(self, conversation_id: str) -> str:
         """Return what goes with a conversation, counted; empty if there is nothing."""
         messages = self._state(conversation_id).conversation.message_count
-        keys = sorted({it.key for it in self._space.deletions.anchors(conversation_id)})
+        with self._space.reading(conversation_id) as state:
+            part, index = self._space.part(KeptAnchors), self._space.index
+            keys = sorted({it.key for it in part.of(index, conversation_id, state.number)})
         shown = ", ".join(keys[:_NAMED_FACTS]) + (", …" if len(keys) > _NAMED_FACTS else "")
         parts = [counted(messages, "message")] if messages else []
         if keys:

@@ -18,13 +18,32 @@ from recollect_server.domain.identity import Identity, IdentityChange, People
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
+from recollect_server.storage.logs.codec import TEXT, TIME, Codec, Field
 from recollect_server.storage.logs.ledger import Ledger
-from recollect_server.storage.logs.store import LogConflict, LogNotFound
+from recollect_server.storage.logs.store import IDENTITIES, LogConflict, LogNotFound, LogStore
 
 log = structlog.get_logger("recollect.identities")
 
 _Answer = tuple[Identity, ...]
 _ADDED, _REMOVED, _LINKED, _UNLINKED = "added", "removed", "linked", "unlinked"
+
+
+_IDENTITY = Codec(Identity, Field("channel", TEXT), Field("identity", TEXT, "address"))
+_IDENTITY_CHANGE = Codec(
+    IdentityChange,
+    Field("event", TEXT),
+    Field("identities", _IDENTITY.values),
+    Field("person", TEXT, default=""),
+    Field("timestamp", TIME, "time"),
+    Field("requestId", TEXT, "request_id", ""),
+    Field("requestHash", TEXT, "request_hash", ""),
+    head={"type": "identity"},
+)
+
+
+def identity_ledger(store: LogStore) -> Ledger[IdentityChange]:
+    """Return the ledger that says who is an owner."""
+    return Ledger(store, IDENTITIES, _IDENTITY_CHANGE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.live import Live
 from recollect_server.services.limits import Buckets, Rate
 from recollect_server.services.space.space import Space
+from recollect_server.storage.index.routing import routing_of
 
 log = structlog.get_logger("recollect.rate_limit")
 
@@ -53,6 +54,6 @@ class RateLimiter:
 
     def _note(self, channel: str, sender: str, refused: int, now: int) -> None:
         try:
-            self._space.index.routing.note_limited(channel, sender, refused, now)
+            routing_of(self._space.index).note_limited(channel, sender, refused, now)
         except IndexUnavailable as error:
             log.warning("sender_not_noted", channel=channel, sender=sender, reason=str(error))

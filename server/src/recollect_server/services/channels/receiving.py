@@ -62,12 +62,14 @@ from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.conversations import check_writable
 from recollect_server.services.external import external
+from recollect_server.services.routes import Routes
 from recollect_server.services.space.conversation_logs import Committed, placed
 from recollect_server.services.space.locks import Lock
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.routing import routing_of
 from recollect_server.storage.logs.lines import contents_of, messages_of
 from recollect_server.storage.logs.received import (
     former_key_of_delivery,
@@ -110,12 +112,14 @@ class Receiving:
     def __init__(
         self,
         space: Space,
+        routes: Routes,
         identities: Identities,
         commands: Commands,
         senders: RateLimiter,
         external_: external.External,
     ) -> None:
         self._space = space
+        self._routes = routes
         self._external = external_
         self._identities = identities
         self._commands = commands
@@ -172,7 +176,9 @@ class Receiving:
                 if not isinstance(before, Replied):  # deleted since
                     raise ConversationNotFound(previous.conversation_id)
                 replied = before
-            elif request and self._space.index.routing.is_forgotten(hash_of_delivery(request.id)):
+            elif request and routing_of(self._space.index).is_forgotten(
+                hash_of_delivery(request.id)
+            ):
                 raise ConversationNotFound(conversation_id)
             else:
                 replied = self._run_in(
@@ -217,7 +223,7 @@ class Receiving:
             return ReceiveResult(_as_sent(received, inbound), duplicate=True)
         # what was deleted in a version before is known by channel and id alone
         former = former_key_of_delivery(inbound.channel, inbound.provider_message_id)
-        is_forgotten = self._space.index.routing.is_forgotten
+        is_forgotten = routing_of(self._space.index).is_forgotten
         own = any(is_forgotten(hash_of_delivery(key)) for key in (request.id, former))
         if own or self._is_forgotten_outside(inbound):
             return ReceiveResult(None, duplicate=True)
@@ -341,12 +347,12 @@ class Receiving:
             newest = self._space.index.conversations.select(Filter(channels=(WEB,)), 1)
             return [it.state.id for it in newest]
         if headers.ids:
-            return sorted(self._space.routes.threads(map(mail_number, headers.ids)))
+            return sorted(self._routes.threads(map(mail_number, headers.ids)))
         return self._pinned(self._places(inbound.channel, party_of(inbound)))
 
     def _pinned(self, places: tuple[Place, ...]) -> list[str]:
         """Return the conversations that are pinned at places of one person, newest first."""
-        pinned = {self._space.routes.pinned(place) for place in places if place.known}
+        pinned = {self._routes.pinned(place) for place in places if place.known}
         return sorted((it for it in pinned if it is not None), reverse=True)
 
     def _places(self, channel: str, party: Party) -> tuple[Place, ...]:
@@ -427,7 +433,7 @@ class Receiving:
         is_email = channel == EMAIL
         with self._space.exclusive(all_mails=is_email, place="" if is_email else place.name):
             call = replace(call, claim=self._space.claim(claimed(place, call.mail)))
-            successor = self._space.routes.successor
+            successor = self._routes.successor
             pinned = self._pinned(places) if place.known else [successor(conversation_id)]
             in_use = pinned[0] if pinned else None
             # it keeps its place: a new one begins beside it

@@ -8,6 +8,7 @@ from collections import Counter
 
 from recollect_server.domain.context import Context
 from recollect_server.services.space.space import Space
+from recollect_server.storage.index.context_counts import ContextCountTable
 
 
 class ContextCounts:
@@ -34,6 +35,6 @@ class ContextCounts:
             with self._guard:
                 counts = +self._waiting
             if counts:
-                self._space.index.context_counts.add(counts)
+                ContextCountTable(self._space.index).add(counts)
                 with self._guard:
                     self._waiting -= counts

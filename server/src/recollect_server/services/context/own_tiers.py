@@ -36,16 +36,11 @@ from recollect_server.services.context.packing import (
 )
 from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.recent_turns import RecentTurns
+from recollect_server.services.conversation_notes import turn_marks, turn_summaries
 from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.events import Appended, Reloaded, Resting
 from recollect_server.services.space.space import Space
-from recollect_server.services.turns import (
-    Turns,
-    turn_marks,
-    turn_summaries,
-    turns_among,
-    turns_of,
-)
+from recollect_server.services.turns import Turns, turns_among, turns_of
 
 _SHORT_TURN, _LEAST_TURNS = 20, 10
 """Tokens of a short turn, and how many of the last turns are looked at whatever the budget."""

@@ -46,6 +46,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
 from recollect_server.storage.index.messages import Place, TurnName
 from recollect_server.storage.index.search import Found
+from recollect_server.storage.index.turn_memories import TurnMemoryTable
 
 # characters of a message that are asked with: a search is for a question, not for a page
 _QUESTION = 4000
@@ -384,7 +385,9 @@ def _read_found(
     places: defaultdict[str, list[Place]] = defaultdict(list)
     for it in messages:
         places[names[it.number]].append(it.place)
-    recorded = space.index.turn_memories.summaries({(it.number, it.turn_number) for it in messages})
+    recorded = TurnMemoryTable(space.index).summaries(
+        {(it.number, it.turn_number) for it in messages}
+    )
     texts: dict[tuple[str, int], Message] = {}
     for name, read in _read(space, places):
         inquiry.task.deadline.check()
@@ -523,7 +526,7 @@ def _included_turns(
             index.messages.of_turns(numbers[conversation.id], first, last)
         )
         names |= dict.fromkeys((conversation.id, turn) for turn in range(first, last + 1))
-    recorded = index.turn_memories.summaries((numbers[name], turn) for name, turn in names)
+    recorded = TurnMemoryTable(index).summaries((numbers[name], turn) for name, turn in names)
     turns: dict[tuple[str, int], Turn] = {name: [] for name in names if not parts.excludes(*name)}
     for name, messages in _read(space, {name: [*its] for name, its in places.items()}):
         for message in messages:

@@ -21,6 +21,8 @@ from recollect_server.domain.external import (
     DIRECT,
     Communication,
     CommunicationBegan,
+    CommunicationFilter,
+    CommunicationSearch,
     Direction,
     Escalation,
     EscalationOpened,
@@ -34,7 +36,6 @@ from recollect_server.domain.external import (
     question_about,
     refusal,
 )
-from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id, is_escalation_id, new_ulid
 from recollect_server.domain.live import Holder, Live
@@ -47,8 +48,10 @@ from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.redaction import LacksLines
 from recollect_server.services.space.requests import key_of
 from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.derived import Removed
+from recollect_server.storage.index.external import external_of
 from recollect_server.storage.index.messages import Place, newest_within
-from recollect_server.storage.index.removal import Removed
+from recollect_server.storage.index.routing import routing_of
 from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.received import (
     hash_of_delivery,
@@ -211,7 +214,7 @@ class External:
         Raises DataUnavailable.
         """
         self._store.catch_up()
-        row = self._space.index.external.delivered(
+        row = external_of(self._space.index).delivered(
             channel, spellings(channel, party), group, provider_message_id
         )
         if row is None:
@@ -224,7 +227,7 @@ class External:
             raise _being_deleted(name) from None
         # its line is damaged
         lost = ExternalMessage(Direction.INBOUND, "", 0, place[0], (), provider_message_id)
-        escalation = self._space.index.external.escalation_about(name, place[0])
+        escalation = external_of(self._space.index).escalation_about(name, place[0])
         message = messages[0] if messages else lost
         return Received(
             communication,
@@ -239,7 +242,7 @@ class External:
         that is deleted since.
         """
         key = key_of_partys_delivery(channel, party, group, provider_message_id)
-        return self._space.index.routing.is_forgotten(hash_of_delivery(key))
+        return routing_of(self._space.index).is_forgotten(hash_of_delivery(key))
 
     def _received(
         self,
@@ -282,7 +285,7 @@ class External:
     ) -> CommunicationPage:
         """Return a page of the communications that match, newest update first."""
         self._store.catch_up()
-        rows = self._space.index.external.select(chosen, size + 1, after)
+        rows = external_of(self._space.index).select(chosen, size + 1, after)
         communications = [it.state for it in rows]
         last = communications[size - 1] if len(rows) > size else None
         return CommunicationPage(
@@ -297,7 +300,7 @@ class External:
         """
         self._store.catch_up()
         stored = self._store.find(communication_id)
-        places = self._space.index.external.places(
+        places = external_of(self._space.index).places(
             stored.number, after[0] if after else 1 << 62, size + 1
         )
         fitting = newest_within(places[-size:], max_bytes)
@@ -314,7 +317,9 @@ class External:
         """
         self._store.catch_up()
         number = self._store.find(communication_id).number if communication_id else None
-        rows = self._space.index.external.escalations(number, size + 1, after, resolved=resolved)
+        rows = external_of(self._space.index).escalations(
+            number, size + 1, after, resolved=resolved
+        )
         last = rows[size - 1] if len(rows) > size else None
         return EscalationPage(rows[:size], (last.create_time, last.id) if last else None)
 
@@ -331,7 +336,7 @@ class External:
             self._store.find(query.communication_id)
         index = self._space.index
         with index.until(deadline):
-            hits = index.external.search(query, limit)
+            hits = external_of(index).search(query, limit)
         stems, prefixes = (
             {term.stem for term in hits.terms if term.prefix == prefix} for prefix in (False, True)
         )
@@ -357,7 +362,7 @@ class External:
         Raises DataUnavailable.
         """
         self._store.catch_up()
-        rows = self._space.index.external.in_group(channel, group, limit)
+        rows = external_of(self._space.index).in_group(channel, group, limit)
         return [
             GroupSaid(communication, replace(message, text=_cut(message.text, max_text)))
             for communication, place in rows
@@ -415,7 +420,7 @@ class External:
 
     def _with_party(self, channel: str, party: str) -> tuple[Stored[Communication] | None, Claim]:
         """Return the communication with a party; None with the claim of who begins it."""
-        find, claim = self._space.index.external.with_party, NO_CLAIM
+        find, claim = external_of(self._space.index).with_party, NO_CLAIM
         addresses = spellings(channel, party)
         stored = find(channel, addresses)
         if stored is None and self._space.is_shared:
@@ -519,13 +524,13 @@ class External:
         except LacksLines:
             self._space.overlay.note_lag(communication_id)
             raise
-        escalation = self._space.index.external.escalation_about(communication_id, sequence)
+        escalation = external_of(self._space.index).escalation_about(communication_id, sequence)
         return ExchangeDone(done.state, done.messages[0], escalation, done.time, done.duplicate)
 
     def channels(self) -> list[str]:
         """Return the channels that have communications."""
         self._store.catch_up()
-        return self._space.index.external.channels()
+        return external_of(self._space.index).channels()
 
     def delete_many(
         self,
@@ -542,7 +547,7 @@ class External:
         space = self._space
 
         def page(place: PageEnd | None, size: int) -> list[PageEnd]:
-            rows = space.index.external.select(chosen, size, place, newest_first=False)
+            rows = external_of(space.index).select(chosen, size, place, newest_first=False)
             return [(it.state.update_time, it.state.id) for it in rows]
 
         def remove(name: str) -> Removed:
@@ -565,7 +570,7 @@ class External:
 
     def _escalation(self, escalation_id: str) -> Escalation:
         escalation = (
-            self._space.index.external.escalation(escalation_id)
+            external_of(self._space.index).escalation(escalation_id)
             if is_escalation_id(escalation_id)
             else None
         )

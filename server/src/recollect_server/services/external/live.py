@@ -9,28 +9,25 @@ from dataclasses import dataclass, replace
 from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.errors import DataUnavailable
 from recollect_server.domain.external import (
+    Changed,
     Communication,
+    CommunicationFilter,
+    Escalated,
     Escalation,
     EscalationOpened,
     EscalationResolved,
-    ExternalMessage,
-    Trust,
-)
-from recollect_server.domain.filters import CommunicationFilter
-from recollect_server.domain.update import (
-    Changed,
-    Escalated,
     Exchanged,
+    ExternalMessage,
     Listed,
     MessageRedacted,
-    Update,
+    Trust,
 )
-from recollect_server.domain.update import Kind as KindOfUpdate
+from recollect_server.domain.update import Update
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.space.events import ExchangeRedacted
+from recollect_server.services.space.events import Redacting
 from recollect_server.services.streaming.log import Encode, Snapshot, UpdateLog, Watcher
 from recollect_server.services.streaming.ring import Interest
-from recollect_server.storage.index.external import is_shown
+from recollect_server.storage.index.external import external_of, is_shown
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import OrderedChange
@@ -80,7 +77,7 @@ class LiveCommunications(UpdateLog[_State]):
         """`encode` makes what is sent."""
         super().__init__(store.space, encode)
         self._store = store
-        store.space.subscribe(ExchangeRedacted, lambda it: self._redacted(it.communication_id))
+        store.space.subscribe(Redacting, lambda it: self._redacted(it.name))
 
     def subscribe(self, cursor: str) -> Watcher:
         """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
@@ -97,16 +94,14 @@ class LiveCommunications(UpdateLog[_State]):
             with suppress(DataUnavailable):
                 self._store.catch_up()
 
-    def _kinds_of(
-        self, change: OrderedChange, state: _State
-    ) -> Iterator[tuple[int, int, KindOfUpdate]]:
+    def _kinds_of(self, change: OrderedChange, state: _State) -> Iterator[tuple[int, int, object]]:
         for line in change.lines:
             if line.entry is not None and is_shown(line, state.trust_at(line.sequence)):
                 yield line.sequence, change.time, _kind_of(line.entry.content, state)
 
     def _folded(self, before: _State | None, line: Line, name: str) -> _State | None:
         """Return the state behind a line."""
-        logs = self.space.communications
+        logs = self.space.logs_of(name)
         after = logs.folded(before.communication if before else None, line, name)
         if after is None:
             return None
@@ -131,13 +126,13 @@ class LiveCommunications(UpdateLog[_State]):
     def _snapshot(self, *, reset: bool) -> Snapshot:
         """Return the newest communications. Raises DataUnavailable."""
         mark = self.begin()
-        newest = self.space.index.external.select(CommunicationFilter(), _LISTED)
+        newest = external_of(self.space.index).select(CommunicationFilter(), _LISTED)
         listed = Listed(tuple(it.state for it in newest))
         update = Update(self.cursor(mark), "", self.space.clock(), listed, reset=reset)
         return Snapshot(mark, (self.encode(update),))
 
 
-def _kind_of(content: object, state: _State) -> KindOfUpdate:
+def _kind_of(content: object, state: _State) -> Exchanged | MessageRedacted | Escalated | Changed:
     """Return the change that a line makes, by what it says and the communication."""
     match content:
         case ExternalMessage() as message:

@@ -17,10 +17,12 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.external import Communication, ExternalContent, ExternalMessage
 from recollect_server.domain.ids import MAX_LINES, is_communication_id
+from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.space.events import ChangedElsewhere
 from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere, RequestKey
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index.external import external_of
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.kinds import Kind
@@ -46,7 +48,7 @@ class CommunicationStore:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self._logs = space.communications
+        self._logs = CommunicationLogs(space.store)
         space.subscribe(ChangedElsewhere, self._changed)
 
     @property
@@ -94,7 +96,7 @@ class CommunicationStore:
         self._logs.catch_up(
             index,
             communication_id,
-            index.external.find(communication_id),
+            external_of(index).find(communication_id),
             time=self.space.clock(),
             log_updates=True,
             wait=False,
@@ -103,7 +105,7 @@ class CommunicationStore:
     def find(self, communication_id: str) -> Stored[Communication]:
         """Return a communication. Raises CommunicationNotFound."""
         stored = (
-            self.space.index.external.find(communication_id)
+            external_of(self.space.index).find(communication_id)
             if is_communication_id(communication_id)
             else None
         )
@@ -141,7 +143,7 @@ class CommunicationStore:
         before = stored.state if stored else None
         communication = self._logs.behind(before, lines, communication_id)
         try:
-            self.space.index.external.add(before, communication, lines, time=self.space.clock())
+            external_of(self.space.index).add(before, communication, lines, time=self.space.clock())
         except DataUnavailable as error:
             self.space.overlay.note_lag(communication_id)
             log.error(
@@ -160,7 +162,7 @@ class CommunicationStore:
         try:
             lines = lines_at(self.space.store, communication_id, places)
         except LogNotFound:
-            is_left = self.space.index.external.find(communication_id)
+            is_left = external_of(self.space.index).find(communication_id)
             if is_left is None or self.space.deletions.is_left(communication_id):
                 raise CommunicationNotFound(communication_id) from None
             raise

@@ -16,7 +16,7 @@ from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.notes.naming import Material, Outcome, read_material
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index.notes import Waiting
+from recollect_server.storage.index.notes import Waiting, notes_of
 
 PAST, KEPT = 40, 20
 """Messages that may lie behind the last compression, and those that are kept, unless settings say
@@ -56,7 +56,7 @@ class Compaction:
 
     def due(self, now: int, limit: int) -> list[Waiting]:  # noqa: ARG002 - it waits for no time
         """Return conversations that may be due."""
-        return self._space.index.notes.compaction_due(limit, self._past)
+        return notes_of(self._space.index).compaction_due(limit, self._past)
 
     def failed(self, now: int) -> list[Waiting]:  # noqa: ARG002 - likewise
         """Return an empty list: a conversation that failed is due again once it grew."""
@@ -70,7 +70,7 @@ class Compaction:
         """Postpone a conversation that alone fails: it must grow before the next try."""
         self.failures.keep(waiting.conversation_id, reason)
         if alone:
-            self._space.index.notes.put_off_compaction(waiting.number, self._kept_messages)
+            notes_of(self._space.index).put_off_compaction(waiting.number, self._kept_messages)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Condense a conversation if it is due. Raises as `Naming.write`; CannotWrite also where
@@ -85,7 +85,9 @@ class Compaction:
                     m.turn_number > material.conversation.compressed_through
                     for m in material.messages
                 )
-                self._space.index.notes.put_off_compaction(waiting.number, min(past, self._past))
+                notes_of(self._space.index).put_off_compaction(
+                    waiting.number, min(past, self._past)
+                )
                 return Outcome.NOTHING_DUE
             try:
                 return self._written_by(self._model, waiting, material, through, given_up)
@@ -95,7 +97,7 @@ class Compaction:
                 self._written_by(self._offline, waiting, material, through, given_up)
                 raise CannotWrite(f"{error}; the offline writer wrote the summary") from error
         except ConversationNotFound:  # deleted; or somebody took the file away
-            self._space.index.notes.put_off_compaction(waiting.number, 0)
+            notes_of(self._space.index).put_off_compaction(waiting.number, 0)
             return Outcome.NOTHING_DUE
 
     def _through(self, material: Material) -> int:
@@ -147,7 +149,7 @@ class Compaction:
             event = Compressed(through, summary, self._space.clock(), use)
             self._space.append(state, [event])
             hit("event.recorded")
-        self._space.index.notes.put_off_compaction(
+        notes_of(self._space.index).put_off_compaction(
             waiting.number, sum(message.turn_number > through for message in material.messages)
         )
         return Outcome.WRITTEN

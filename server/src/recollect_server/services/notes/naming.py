@@ -33,7 +33,7 @@ from recollect_server.services.anchors import Anchors
 from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index.notes import Waiting
+from recollect_server.storage.index.notes import Waiting, notes_of
 from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 
 log = structlog.get_logger("recollect.naming")
@@ -127,27 +127,29 @@ class Naming:
         """
         timeout = self._idle_timeout.now
         idle_before = now - timeout
-        waiting = self._space.index.notes.due(
+        waiting = notes_of(self._space.index).due(
             idle_before, now + timeout, limit, by_rule=self._model.writer == RULE
         )
         if waiting or not self._may_redo():
             return waiting
-        return self._space.index.notes.offline(idle_before, min(limit, _REDONE))
+        return notes_of(self._space.index).offline(idle_before, min(limit, _REDONE))
 
     def failed(self, now: int) -> list[Waiting]:
         """Return conversations whose last try failed and that are to be tried again by now."""
         timeout = self._idle_timeout.now
-        return self._space.index.notes.failed(now - timeout, now + timeout, now, self._model.name)
+        return notes_of(self._space.index).failed(
+            now - timeout, now + timeout, now, self._model.name
+        )
 
     def any_waits(self) -> bool:
         """Return whether the last try of some conversation failed and it is to be tried again."""
-        return self._space.index.notes.next_try(self._model.name) is not None
+        return notes_of(self._space.index).next_try(self._model.name) is not None
 
     def due_at(self, sweep: int) -> int | None:
         """Return when a conversation waits next, given the time of the next sweep; None if none
         will before something is written.
         """
-        now, notes = self._space.clock(), self._space.index.notes
+        now, notes = self._space.clock(), notes_of(self._space.index)
         if self.due(now, 1):
             return now
         idle = notes.idle_next(by_rule=self._model.writer == RULE)
@@ -158,7 +160,7 @@ class Naming:
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
         """Record the reason of a failure: the next sweep tries again."""
-        self._space.index.notes.keep_failure(waiting.number, reason)
+        notes_of(self._space.index).keep_failure(waiting.number, reason)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Write the notes that are due for a conversation, unless the task was `given_up` before
@@ -175,7 +177,7 @@ class Naming:
                 self._wants_title(conversation, material, waiting, self._model)
                 or self._wants_notes(conversation, waiting, self._model)
             ):
-                self._space.index.notes.forget_wish(waiting.number)
+                notes_of(self._space.index).forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
             if not material.messages:
                 raise CannotWrite(
@@ -186,14 +188,14 @@ class Naming:
             return self._ask(material, waiting, given_up)
         except ConversationNotFound:
             # deleted; or somebody took the file away, and the index still waits for its notes
-            self._space.index.notes.keep_failure(waiting.number, "its transcript is not there")
+            notes_of(self._space.index).keep_failure(waiting.number, "its transcript is not there")
             return Outcome.NOTHING_DUE
 
     def _ask(self, material: Material, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Ask the model for the notes and record them. After too many tries the offline writer
         writes what the model did not.
         """
-        notes = self._space.index.notes
+        notes = notes_of(self._space.index)
         try:
             outcome = self._written_by(self._model, material, waiting, given_up)
         except CannotWrite as error:
@@ -220,12 +222,12 @@ class Naming:
     def _written_by(
         self, by: LanguageModel, material: Material, waiting: Waiting, given_up: Callable[[], bool]
     ) -> Outcome:
-        labels = self._space.index.notes.labels(MAX_LABELS)
+        labels = notes_of(self._space.index).labels(MAX_LABELS)
         by.take_use()  # of a try that came to nothing
         notes = by.write_notes(material.messages, material.conversation.abbreviation, labels)
         topics: Sequence[str] = notes.topics
         if by.writer == RULE:
-            everywhere = self._space.index.notes.said_everywhere(topics)
+            everywhere = notes_of(self._space.index).said_everywhere(topics)
             topics = [it for it in topics if it not in everywhere]
         notes = replace(notes, topics=shared(topics, labels)[:MAX_OFFLINE_TOPICS])
         if given_up():
@@ -305,7 +307,7 @@ class Naming:
         if untitled and by is not self._offline:
             raise CannotWrite("there is no title of 2 to 8 words")
         if waiting.redo and not went_on:
-            self._space.index.notes.forget_wish(waiting.number)
+            notes_of(self._space.index).forget_wish(waiting.number)
         return Outcome.WENT_ON if went_on else Outcome.WRITTEN
 
     def _holds(self, denial: FoundAnchor) -> bool:

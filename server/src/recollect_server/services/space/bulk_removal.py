@@ -18,7 +18,7 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.columns import KnownRequest
-from recollect_server.storage.index.removal import Removed
+from recollect_server.storage.index.derived import Removed
 
 _DELETED_AT_ONCE = 100  # that one query names
 _MAX_LEFT = 1000  # conversations that a receipt names as left

@@ -18,17 +18,12 @@ from typing import Any
 
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.wording import counted
-from recollect_server.services.space.communication_logs import CommunicationLogs
-from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
 from recollect_server.services.space.logs import Logs, Reading
 from recollect_server.storage.index.checking import Contents, Words
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.stored import Stored
-from recollect_server.storage.logs.anchors import forgotten_keys
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.ledger import forgotten_ledger
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.received import forgotten_deliveries
 from recollect_server.storage.logs.store import (
     LogNotFound,
     LogStore,
@@ -81,13 +76,15 @@ class Comparison:
         self,
         store: LogStore,
         index: Index | None,
+        kinds: tuple[Logs[Any], ...] = (),
         *,
         hold: Callable[[str], AbstractContextManager[Any]] | None = None,
         follow: Callable[[], None] = _nothing,
         check: Callable[[], None] = _nothing,
         read: Callable[[str, int], Lines] | None = None,
     ) -> None:
-        """`index` None: the logs are looked at alone. `hold`, where calls go on, returns the lock
+        """`index` None: the logs are looked at alone. `kinds` are those that are compared as a
+        whole. `hold`, where calls go on, returns the lock
         of a log, and `follow` takes in what other processes wrote. `check` is called often, and
         ends the comparison by what it raises. `read` yields the lines of a log, of which the
         index has so many bytes; by default those that it has.
@@ -96,13 +93,13 @@ class Comparison:
         self.index = index
         self._hold: Callable[[str], AbstractContextManager[Any]] = hold or nullcontext
         self._is_alone = hold is None
-        self._follow = follow
+        self.follow = follow
         self._check = check
         self._read = read
         self._rested = time.monotonic()
         self.unread: dict[str, str] = {}
         """Logs that `contradictions` passed over, each with why it cannot be read."""
-        self.kinds: tuple[Logs[Any], ...] = (ConversationLogs(store), CommunicationLogs(store))
+        self.kinds = kinds
 
     def contradictions(self, among: Mapping[Kind, Collection[str]] | None = None) -> Iterator[str]:
         """Yield each difference of the index from the logs, and each problem of the index itself.
@@ -201,7 +198,7 @@ class Comparison:
         words: Words | None = None
         if self.index is not None and not is_quick:
             numbers = {it for it in part.values() if it is not None}
-            words = Words(self.index, logs.words, numbers, self._check)
+            words = Words(self.index, *logs.words, numbers, self._check)
         for name in part:
             if is_quick:
                 self._check()
@@ -212,12 +209,12 @@ class Comparison:
 
     def of(self, logs: Logs[Any], name: str, words: Words | None = None) -> Compared | None:
         """Compare a log with what the index has of it, up to there; None if there is no such log.
-        Without `words` these are not compared, nor anchors.
+        Without `words` these are not compared.
         """
         try:
             with self._hold(name):  # all of it is queued for the index
                 size = self.store.length(name)
-            self._follow()  # another process may have written to it
+            self.follow()  # another process may have written to it
             return self._compared(logs, name, size, words)
         except LogNotFound:
             return None
@@ -241,8 +238,6 @@ class Comparison:
             if words and compares_words and (left := words.left_of(stored.number)):
                 has = f"the index has words of {counted(left, 'message')}"
                 it.differences.append(f"{has} that it has not")
-            if words and isinstance(it.reading, ConversationReading):
-                it.differences += self._anchor_differences(stored.number, it.reading)
             return it
 
     def _is_losing_words(self, name: str, number: int) -> bool:
@@ -259,7 +254,7 @@ class Comparison:
         contents: Contents | None,
     ) -> Compared:
         """Read a log, to be compared with the contents of the index."""
-        reading = logs.reading(contents, stored.number if stored else None)
+        reading = logs.reading(self.store, contents, stored.number if stored else None)
         compared = Compared(name, reading, stored, [], [])
         for it in self.lines(name, stored):
             if isinstance(it, str):
@@ -315,22 +310,6 @@ class Comparison:
             for stamp in (line.entry.stamp for line in self.store.read(name) if line.entry)
         )
 
-    def _anchor_differences(self, number: int, reading: ConversationReading) -> Iterator[str]:
-        """Yield the anchors that the index has otherwise, but for those that were forgotten."""
-        assert self.index is not None
-        forgotten = forgotten_keys(self.store)
-        expected = {
-            (line, it.key, it.value, it.confidence, it.sequence, it.time)
-            for line, it in reading.anchors
-            if it.time > forgotten.get(it.key, -1)
-        }
-        indexed = {
-            (line, it.key, it.value, it.confidence, it.sequence, it.time)
-            for line, it in self.index.anchors.of(number)
-        }
-        for line in sorted({anchor[0] for anchor in expected ^ indexed}):
-            yield f"line {line}: the index has another anchor than the transcript"
-
     # What the index alone has -------------------------------------------------------------------
 
     def indexed_alone(self, logs: Logs[Any]) -> list[str]:
@@ -348,7 +327,7 @@ class Comparison:
         # In this order: a delete takes it out of the index before it ends in the store.
         if is_taken(self.store, name):
             return False
-        self._follow()  # another process may have deleted it
+        self.follow()  # another process may have deleted it
         return logs.find(self.index, name) is not None
 
     def problems_of_index(self) -> Iterator[str]:
@@ -365,18 +344,6 @@ class Comparison:
             for what, count in (("", messages), ("words of ", texts))
             if count
         ]
-
-    def problems_of_forgotten(self) -> list[str]:
-        """Return what the index does not know of the ledger of forgotten messages, as far as it has
-        that.
-        """
-        assert self.index is not None
-        self._follow()
-        with self.index.moment(settled=True):  # first: the ledger has each before the index
-            count = Contents(self.index).forgotten_deliveries()
-            size = self.index.routing.forgotten_bytes()
-        there = len(set(forgotten_deliveries(forgotten_ledger(self.store), size)))
-        return [f"it knows {count} of {there} forgotten messages"] if count < there else []
 
 
 def _see(logs: Logs[Any], reading: Reading[Any], line: Line, name: str) -> None:

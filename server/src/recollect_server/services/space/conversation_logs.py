@@ -6,15 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from recollect_server.domain.activity import facts_of
-from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import (
-    AnchorSet,
     Began,
-    Continued,
     Conversation,
     Event,
-    TurnMemory,
     fold,
     with_message,
 )
@@ -22,16 +17,17 @@ from recollect_server.domain.errors import ConversationDamaged, ConversationNotF
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import time_of
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import arrival
 from recollect_server.domain.wording import counted
 from recollect_server.services.space.logs import Logs, Reading
 from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.derived import Erased, Expected
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import row_of, searchable_text
+from recollect_server.storage.index.removal import Removal
 from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import LOST_CHANNEL, Line, contents_of
+from recollect_server.storage.logs.lines import LOST_CHANNEL, Line
 from recollect_server.storage.logs.store import LogNotFound, Version, lines_at
 
 
@@ -63,34 +59,16 @@ class Committed:
 class ConversationReading(Reading[Conversation]):
     """A transcript that is read to its end."""
 
-    entries: list[object] = field(default_factory=list)
-    """Contents of all whole lines."""
+    lines: list[Line] = field(default_factory=list)
+    """All whole lines."""
     messages_read: list[tuple[Line, Message]] = field(default_factory=list)
-    anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
-    """With the event's line."""
-    memories: dict[int, TurnMemory] = field(default_factory=dict)
-    """Tiers and summaries of turns, by turn."""
-    mail: set[int] = field(default_factory=set)
-    continued: str = ""
 
     def add(self, line: Line) -> None:
         """Add a whole line."""
         assert line.entry is not None
-        content = line.entry.content
-        self.entries.append(content)
-        if self.state and self.state.channel == EMAIL:
-            self.mail |= mail_ids_of([content])
-        match content:
-            case Message():
-                self.messages_read.append((line, content))
-            case AnchorSet():
-                self.anchors.append((line.sequence, content))
-            case TurnMemory():
-                self.memories[content.turn] = content
-            case Continued():
-                self.continued = content.conversation_id
-            case _:
-                pass
+        self.lines.append(line)
+        if isinstance(message := line.entry.content, Message):
+            self.messages_read.append((line, message))
 
     def problems(self) -> Iterator[str]:
         """Yield turn numbers that leave one out."""
@@ -101,8 +79,8 @@ class ConversationReading(Reading[Conversation]):
             turn = max(turn, message.turn_number)
 
     def differences(self, contents: Contents, number: int) -> Iterator[str]:
-        """Yield messages, words and routes that the index has otherwise."""
-        rows = contents.rows(number)
+        """Yield messages and words that the index has otherwise, and what features derived."""
+        rows, analysis = contents.rows(number), contents.index.tables.analysis
         last = self.messages_read[-1][1].sequence if self.messages_read else 0
         is_unindexed = self.state is not None and self.state.unindexed
         if (
@@ -116,19 +94,20 @@ class ConversationReading(Reading[Conversation]):
             row = rows.pop(expected.id, None)
             if row != expected:
                 yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
-            if not contents.has_words(expected.id, searchable_text(message)):
+            if not contents.has_words(expected.id, searchable_text(analysis, message)):
                 yield f"line {message.sequence}: the index has other words"
         if rows:
             yield f"the index has {counted(len(rows), 'message')} that the transcript has not"
-        if contents.mail(number) != self.mail or contents.continued(number) != self.continued:
-            yield "the index leads other messages to it than the transcript"
-        recorded = {it.turn: it for it in contents.index.turn_memories.of(number)}
-        if recorded != {
-            turn: replace(it, time=0) for turn, it in self.memories.items() if it.is_set
-        }:
-            yield "the index has other tiers or summaries of turns than the transcript"
-        if self.state and contents.activity(number) != facts_of(None, self.state, self.entries):
-            yield "the index counts other activity than the transcript has"
+        log = Expected(
+            contents.index,
+            self.store,
+            number,
+            self.state,
+            self.lines,
+            is_thorough=contents.compares_words,
+        )
+        for it in contents.index.tables.derived:
+            yield from it.differences(log)
 
 
 class ConversationLogs(Logs[Conversation]):
@@ -138,7 +117,7 @@ class ConversationLogs(Logs[Conversation]):
     noun = "conversation"
     plural = "conversations"
     failpoints = ("catch_up.repaired", "catch_up.part")
-    words = "turns"
+    words = ("turns", "progress")
     message = Message
     reading = ConversationReading
 
@@ -184,6 +163,23 @@ class ConversationLogs(Logs[Conversation]):
         """Return what the index has of a conversation."""
         return index.conversations.find(name)
 
+    def removal(self, index: Index) -> Removal:
+        """Return the removal of conversations from the index."""
+        return index.removal
+
+    def redact(
+        self,
+        index: Index,
+        stored: Stored[Conversation],
+        after: Conversation,
+        event: Line,
+        erased: Erased,
+        *,
+        time: int,
+    ) -> int:
+        """Let the index take in the line that says what was redacted. Return its cursor."""
+        return index.redact(stored.number, stored.state, after, event, erased, time=time)
+
     def progress(self, index: Index) -> dict[str, int]:
         """Return how many bytes of each transcript are indexed."""
         return {name: size for name, (size, _) in index.conversations.progress().items()}
@@ -217,10 +213,7 @@ class ConversationLogs(Logs[Conversation]):
         log: bool,
     ) -> int:
         """Put lines in, to be taken in by the index later."""
-        mail = mail_ids_of(contents_of(lines)) if after.channel == EMAIL else ()
-        return index.add(
-            number, before, after, lines, mail=mail, time=time, failed=failed, log=log
-        )[0]
+        return index.add(number, before, after, lines, time=time, failed=failed, log=log)[0]
 
 
 def placed(state: ConversationState, messages: list[Message], now: int) -> list[Message]:

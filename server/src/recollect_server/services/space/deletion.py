@@ -9,36 +9,28 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
-from recollect_server.domain.conversation import AnchorSet, Conversation
 from recollect_server.domain.errors import (
-    AnchorsPresent,
-    CommunicationNotFound,
     ConversationNotFound,
     ConversationPinned,
     DataUnavailable,
-    IndexUnavailable,
 )
-from recollect_server.domain.external import Communication
-from recollect_server.domain.ids import is_communication_id
 from recollect_server.services.space.erasing import (
     Receipt,
-    catch_up_forgotten,
+    erase_all,
     finish_delete,
-    forget_received,
     lines_as_indexed,
-    logs_of,
 )
-from recollect_server.services.space.events import Deleted
+from recollect_server.services.space.events import Deleted, LogErased
 from recollect_server.services.space.logs import RedactedElsewhere, RequestKey
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.requests import request_of_delete
 from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.lines import Entry, contents_of
 from recollect_server.storage.logs.store import LogNotFound, Version, is_taken
 
 log = structlog.get_logger("recollect.deletion")
@@ -89,7 +81,7 @@ class Deletions:
         request: RequestKey | None = None,
         *,
         force: bool = False,
-        confirm: Callable[[Conversation | Communication], bool] | None = None,
+        confirm: Callable[[Any], bool] | None = None,
         deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
         """Remove a conversation for good, its text from every file.
@@ -159,14 +151,14 @@ class Deletions:
             self._forget(conversation_id)
             delete = self._taken(conversation_id)
             delete.number = None
-            stored = projection.index.indexed(conversation_id)
+            logs, index = self._parts.logs_of(conversation_id), projection.index
+            stored = logs.find(index, conversation_id)
             if stored is not None:
                 delete.number = stored.number
                 self._keep_as_indexed(delete, stored)
-                if is_communication_id(conversation_id):
+                if logs.kind is not Kind.CONVERSATION:
                     self._forget_received(conversation_id)
-                removal = projection.index.removal_of(conversation_id)
-                removal.begin(stored.number, conversation_id, self._parts.clock())
+                logs.removal(index).begin(stored.number, conversation_id, self._parts.clock())
 
     def _forget_received(self, name: str) -> None:
         """Know what providers delivered into a deleted communication before its row goes, by which
@@ -174,9 +166,10 @@ class Deletions:
         """
         index = self._parts.projection.index
         try:
-            forget_received(self._parts.store, index, name)
+            erase_all(self._parts.participants, index, name)
         except LogNotFound:  # who ended the delete wrote it
-            catch_up_forgotten(self._parts.store, index)
+            for it in self._parts.participants:
+                it.before_logs(index)
 
     def unfinished(self) -> Iterator[str]:
         """Yield what is deleted and was not removed here, because the store refused a step: until
@@ -184,7 +177,8 @@ class Deletions:
         """
         for name in list(self._deletes):
             is_left = name in self._deletes and self._under_way(name) is None
-            if is_left and self._parts.projection.index.indexed(name) is not None:
+            logs = self._parts.logs_of(name)
+            if is_left and logs.find(self._parts.projection.index, name) is not None:
                 yield name
 
     @property
@@ -236,8 +230,8 @@ class Deletions:
 
     def find_interrupted(self) -> None:
         """Look for deletes that a process began and did not end. Raises StorageUnavailable."""
-        for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
-            for conversation_id, size in self._parts.store.logs(kind, Version.DELETED):
+        for logs in self._parts.kinds:
+            for conversation_id, size in self._parts.store.logs(logs.kind, Version.DELETED):
                 # One without a line was begun, and cancelled: it keeps its begin from being made
                 # late.
                 if size:
@@ -250,16 +244,7 @@ class Deletions:
             if state.conversation.pinned and not force:
                 raise ConversationPinned(conversation_id)
             if anchors not in (KEEP_ANCHORS, DELETE_ANCHORS):
-                self._settle_anchors(conversation_id, state.number, anchors)
-
-    def anchors(self, conversation_id: str) -> list[AnchorSet]:
-        """Return the anchors that a delete removes with a conversation: those that callers set from
-        it, and those that were found in it.
-        """
-        with self._parts.locks.conversations.hold(conversation_id):
-            number = self._parts.states.get(conversation_id).number
-            with self._parts.anchors.lock:
-                return [*self._anchors_set(conversation_id), *self._found(conversation_id, number)]
+                self._release(conversation_id, state.number, anchors)
 
     def _begin(
         self,
@@ -267,7 +252,7 @@ class Deletions:
         anchors: int,
         request: RequestKey | None,
         force: bool,
-        confirm: Callable[[Conversation | Communication], bool] | None,
+        confirm: Callable[[Any], bool] | None,
         deleting: Callable[[str], None],
     ) -> int | None:
         """Take step 1, and return the number in the index. Hold the conversation's lock."""
@@ -282,7 +267,7 @@ class Deletions:
             if self._parts.store.sharing is None:
                 raise
             # another process deleted it, and this one has not followed that
-            raise logs_of(self._parts.store, conversation_id).not_found(conversation_id) from None
+            raise self._parts.logs_of(conversation_id).not_found(conversation_id) from None
         return number
 
     def _admit(
@@ -290,15 +275,15 @@ class Deletions:
         name: str,
         anchors: int,
         force: bool,
-        confirm: Callable[[Conversation | Communication], bool] | None,
+        confirm: Callable[[Any], bool] | None,
     ) -> tuple[int | None, int]:
         """Return the number in the index and the size of what may be deleted. Raises what refuses
         it. Hold its lock.
         """
-        if is_communication_id(name):
-            stored = self._parts.projection.index.external.find(name)
+        if (logs := self._parts.logs_of(name)).kind is not Kind.CONVERSATION:
+            stored = logs.find(self._parts.projection.index, name)
             if stored is None or name in self._deletes:
-                raise CommunicationNotFound(name)
+                raise logs.not_found(name)
             # of a shared one the store itself compares the length, when the delete begins
             store = self._parts.store
             has_all = store.sharing is not None or store.length(name) == stored.bytes
@@ -310,61 +295,15 @@ class Deletions:
             raise ConversationPinned(name)
         if confirm is not None and not confirm(state.conversation):
             raise NotConfirmed
-        self._settle_anchors(name, state.number, anchors)
+        self._release(name, state.number, anchors)
         return state.number, state.size
 
-    def _settle_anchors(self, conversation_id: str, number: int | None, disposition: int) -> None:
-        """Keep the anchors that came from the conversation in their own file, if that is asked for.
-        The others go with it.
-
-        Raises AnchorsPresent if there are any and `disposition` is unset; StorageUnavailable. Hold
-        the conversation's lock, before the first step.
+    def _release(self, conversation_id: str, number: int | None, anchors: int) -> None:
+        """Keep what is to stay of a conversation, or raise what refuses to delete it. Hold its
+        lock, before the first step.
         """
-        if disposition == DELETE_ANCHORS:
-            return
-        file = self._parts.anchors
-        with file.lock:
-            there = {entry.content for entry in file.entries}
-            own = self._anchors_set(conversation_id)
-            extracted = self._found(conversation_id, number)
-            if not own and not extracted:
-                return
-            if disposition != KEEP_ANCHORS:
-                raise AnchorsPresent(len(own) + len(extracted))
-
-            def alone(anchor: AnchorSet) -> AnchorSet:
-                return (
-                    replace(anchor, conversation_id="", sequence=0)
-                    if anchor.conversation_id == conversation_id
-                    else anchor
-                )
-
-            # those that are there were kept by a call that was cut short
-            file.rewrite(alone, [Entry(anchor) for anchor in extracted if anchor not in there])
-
-    def _anchors_set(self, conversation_id: str) -> list[AnchorSet]:
-        """Return the anchors that callers set from a conversation."""
-        contents = (entry.content for entry in self._parts.anchors.entries)
-        return [
-            it
-            for it in contents
-            if isinstance(it, AnchorSet) and it.conversation_id == conversation_id
-        ]
-
-    def _found(self, conversation_id: str, number: int | None) -> list[AnchorSet]:
-        """Return the anchors found in a conversation, without their message.
-
-        They are read from its transcript where the index cannot answer.
-        """
-        anchors: list[AnchorSet] | None = None
-        if number is not None:
-            with suppress(IndexUnavailable):
-                anchors = [it for _, it in self._parts.projection.index.anchors.of(number)]
-        if anchors is None:
-            contents = contents_of(list(self._parts.store.read(conversation_id)))
-            anchors = [it for it in contents if isinstance(it, AnchorSet)]
-        forgotten = self._parts.anchors.forgotten()
-        return [replace(it, sequence=0) for it in anchors if it.time > forgotten.get(it.key, -1)]
+        for it in self._parts.participants:
+            it.release(self._parts.projection.index, conversation_id, number, anchors)
 
     def _is_begun(self, conversation_id: str, request: RequestKey) -> bool:
         """Return whether this very request began to delete a conversation, in another process or in
@@ -387,9 +326,7 @@ class Deletions:
         empty = Receipt(conversation_id, {}, self._parts.clock())
         return Receipt.of(self._parts.requests.end_delete(empty.known_as(request)))
 
-    def _keep_as_indexed(
-        self, delete: _Delete, stored: Stored[Conversation | Communication]
-    ) -> None:
+    def _keep_as_indexed(self, delete: _Delete, stored: Stored[Any]) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
         row, which says how many, goes first. Where nobody has them, the index is made anew.
         """
@@ -412,7 +349,8 @@ class Deletions:
                 # It was finished with a new index, or by others, who took this process for gone, or
                 # its begin was lost with a part of the store.
                 index = self._parts.projection.index
-                if index.removal_of(conversation_id).find(conversation_id) is not None:
+                removal = self._parts.logs_of(conversation_id).removal(index)
+                if removal.find(conversation_id) is not None:
                     index.condemn(
                         f"it has words of {conversation_id}, which another server deleted"
                     )
@@ -424,18 +362,17 @@ class Deletions:
             ended.set()
 
     def _finish(self, conversation_id: str, delete: _Delete) -> Receipt:
-        time = self._parts.clock()
-        own_anchors = self._parts.anchors.drop_source(conversation_id)
+        logs, index = self._parts.logs_of(conversation_id), self._parts.projection.index
         event = Deleted(conversation_id, delete.number, {})
-        if not is_communication_id(conversation_id):
+        if logs.kind is Kind.CONVERSATION:
             self._parts.publish(event)
-        index = self._parts.projection.index
-        if (stored := index.indexed(conversation_id)) is not None:
+        if (stored := logs.find(index, conversation_id)) is not None:
             self._keep_as_indexed(delete, stored)
         receipt = finish_delete(
-            *(self._parts.store, index, conversation_id, time, delete.request),
-            elsewhere=event.removed | ({"anchors": own_anchors} if own_anchors else {}),
+            *(logs, index, self._parts.participants, conversation_id),
+            *(self._parts.clock(), delete.request),
+            elsewhere=event.removed,
             old=delete.as_indexed,
         )
-        self._parts.anchors.changed()
+        self._parts.publish(LogErased(conversation_id))
         return receipt

@@ -4,9 +4,9 @@ from it next, and what the log was goes last.
 | step | of a delete | of a redaction |
 | --- | --- | --- |
 | 1. `swap` changes the log | it is gone | its lines lack the text, a new one says so |
-| 2. before the index | vectors, anchors; provider ids are noted as forgotten | |
+| 2. before the index | what features have of it | |
 | 3. the index forgets | row, history, messages with words | the words; it has the new line |
-| 4. behind the index | | anchors, vectors |
+| 4. behind the index | | what features have of it |
 | 5. the write-ahead log is cut, `drop` removes what the log was, to its last byte | | |
 | 6. the receipt | that of the request is kept | the new line is it |
 
@@ -24,21 +24,16 @@ Nothing here takes a lock.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 import structlog
 
-from recollect_server.domain.conversation import Conversation, MessagesRedacted
-from recollect_server.domain.external import Communication
+from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import is_communication_id
-from recollect_server.domain.routing import mail_ids_of
-from recollect_server.services.space.communication_logs import CommunicationLogs
-from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.events import ExchangeRedacted, Redacted
+from recollect_server.services.space.events import Redacted, Redacting
 from recollect_server.services.space.logs import (
     IndexAhead,
     Logs,
@@ -49,18 +44,12 @@ from recollect_server.services.space.logs import (
 from recollect_server.services.space.requests import request_of_delete, share
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.derived import Erased, Removed
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.removal import Erased, Removed, WordRemoval, Words
+from recollect_server.storage.index.removal import WordRemoval, Words
 from recollect_server.storage.index.stored import Stored
-from recollect_server.storage.logs.anchors import AnchorLedger, forgotten_keys
-from recollect_server.storage.logs.entries import AnyContent
-from recollect_server.storage.logs.ledger import forgotten_ledger
-from recollect_server.storage.logs.lines import Line, contents_of, lines_of
-from recollect_server.storage.logs.received import (
-    deliveries,
-    forget_deliveries,
-    forgotten_deliveries,
-)
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.lines import Line, lines_of
 from recollect_server.storage.logs.store import LogNotFound, LogStore, Position, Version
 
 log = structlog.get_logger("recollect.deletion")
@@ -79,15 +68,64 @@ def part_bytes(*, mark: bool) -> int:
     return _PART_BYTES if mark else EDITED_PART_BYTES
 
 
-def logs_of(store: LogStore, name: str) -> Logs[Any]:
-    """Return the logs of the kind that a name is of."""
-    return CommunicationLogs(store) if is_communication_id(name) else ConversationLogs(store)
-
-
 def empty_log(index: Index, name: str) -> None:
     """Cut the index's write-ahead log, so that no page with the text of a log is left there."""
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=name)
+
+
+# What features have ---------------------------------------------------------------------------
+
+
+class Participant:
+    """A feature's own ledgers of a space, and what they say of the index: it takes part where text
+    is erased and where the index is made or caught up. Each method does nothing unless a feature
+    overrides it, may be called again, and raises DataUnavailable.
+    """
+
+    ledgers: ClassVar[tuple[str, ...]] = ()
+    """Logs of which a space has one each."""
+
+    def __init__(self, store: LogStore) -> None:
+        self.store = store
+
+    def release(
+        self,
+        index: Index,
+        conversation_id: str,
+        number: int | None,
+        disposition: int,
+    ) -> None:
+        """Keep what is to stay of a conversation that is about to be deleted, or refuse that, as
+        its caller's `disposition` says. `number` is that of the conversation in the index. Its lock
+        is held.
+        """
+
+    def erase(self, index: Index, name: str) -> Removed:  # noqa: ARG002
+        """Take out what there is of a log whose delete has begun, before the index forgets it.
+        Return how much. Raises LogNotFound where the delete ended.
+        """
+        return {}
+
+    def redact(self, conversation_id: str, sequences: Collection[int]) -> None:
+        """Take out what there is of messages whose text was removed from log and index."""
+
+    def before_logs(self, index: Index) -> None:
+        """Let an index have what ledgers say, before it takes in what it lacks of the logs."""
+
+    def behind_logs(self, index: Index) -> None:
+        """Do so once it has all of the logs."""
+
+    def follow(self, index: Index) -> None:
+        """Take in what another process wrote to a ledger."""
+
+
+def erase_all(participants: Iterable[Participant], index: Index, name: str) -> Removed:
+    """Let each take out what it has of a log (see `Participant.erase`)."""
+    removed: Removed = {}
+    for it in participants:
+        removed |= it.erase(index, name)
+    return removed
 
 
 # Deletes ------------------------------------------------------------------------------------------
@@ -114,8 +152,9 @@ class Receipt:
 
 
 def finish_delete(
-    logs: LogStore,
+    logs: Logs[Any],
     index: Index,
+    participants: Iterable[Participant],
     name: str,
     time: int,
     request: RequestKey | None = None,
@@ -134,13 +173,13 @@ def finish_delete(
     """
     removed: Removed = {}
     counted: Removed = {}
-    request = request or request_of_delete(logs, index, name)
-    forget_received(logs, index, name)
-    removal = index.removal_of(name)
+    store, removal = logs.store, logs.removal(index)
+    request = request or request_of_delete(store, index, name)
+    other = erase_all(participants, index, name)
     number = removal.find(name)
-    stored = index.indexed(name)
+    stored = logs.find(index, name)
     if request and stored is None:  # the words of all or some are gone from this index already
-        lines = enumerate(logs.raw(name, Version.DELETED), 1)
+        lines = enumerate(store.raw(name, Version.DELETED), 1)
         count = sum(removal.text_of(raw, sequence) is not None for sequence, raw in lines)
         counted = {"messages": count, "search_terms": count}
     if number is None and stored is not None:
@@ -150,8 +189,8 @@ def finish_delete(
     if number is not None:
         removed |= removal.remove_history(number, name)
         hit("delete.history_removed")
-        raw = iter(old) if old is not None else logs.raw(name, Version.DELETED)
-        count = _remove_messages(raw, index, name, number, progress)
+        raw = iter(old) if old is not None else store.raw(name, Version.DELETED)
+        count = _remove_messages(raw, index, removal, name, number, progress)
         removed |= {"messages": count, "search_terms": count}
         removal.purge_words(number)
         removal.end(number, name)
@@ -160,17 +199,18 @@ def finish_delete(
 
     def receipt_of(more: Removed) -> Receipt:
         every = Counter(removed | counted | more)
+        every.update(other)
         every.update(elsewhere or {})
         return Receipt(name, dict(every), time)
 
-    if request and logs.sharing is not None:
+    if request and store.sharing is not None:
         with suppress(LogNotFound):  # another replica was the last that had words of it
-            size = logs.length(name, Version.DELETED)
-            share(logs, receipt_of({"transcript": size}).known_as(request))
-    receipt = receipt_of(logs.drop(name, Version.DELETED))
+            size = store.length(name, Version.DELETED)
+            share(store, receipt_of({"transcript": size}).known_as(request))
+    receipt = receipt_of(store.drop(name, Version.DELETED))
     hit("delete.log_emptied")
     if request:
-        record = share(logs, receipt.known_as(request))
+        record = share(store, receipt.known_as(request))
         index.requests.end_delete(record)
         receipt = Receipt.of(record)
     hit("delete.remembered")
@@ -180,12 +220,12 @@ def finish_delete(
 def _remove_messages(
     lines: Iterator[bytes],
     index: Index,
+    removal: WordRemoval,
     name: str,
     number: int,
     progress: Callable[[int], None] | None,
 ) -> int:
     """Remove the messages that the index has of a log with these lines. Return their number."""
-    removal = index.removal_of(name)
     mark = removal.is_long(number)
     most = part_bytes(mark=mark)
     count = size = end = 0
@@ -230,86 +270,48 @@ def _indexed(removal: WordRemoval, number: int) -> Iterator[int]:
         last = part[-1]
 
 
-# Ledgers ------------------------------------------------------------------------------------------
-
-
-def forget_received(logs: LogStore, index: Index, name: str) -> None:
-    """Add to the ledger of forgotten messages what providers delivered into a deleted log; to do it
-    again is harmless. Raises DataUnavailable; LogNotFound where the delete ended.
-    """
-    hashes = deliveries(logs.raw(name, Version.DELETED))
-    if hashes and logs.sharing is not None:
-        if logs.sharing.is_deleted_with_space(name):
-            return  # a new ledger would let the space be there again
-        catch_up_forgotten(logs, index)  # another process may have written some there
-        hashes = [it for it in hashes if not index.routing.is_forgotten(it)]
-    if hashes:
-        ledger = forgotten_ledger(logs)
-        forget_deliveries(ledger, hashes)
-        hit("delete.forgotten")
-        index.routing.forget_deliveries(hashes, ledger.size())
-
-
-def catch_up_forgotten(logs: LogStore, index: Index) -> None:
-    """Index the ledger of forgotten messages. Raises DataUnavailable."""
-    ledger = forgotten_ledger(logs)
-    ledger.recover()
-    if (size := ledger.size()) != index.routing.forgotten_bytes():
-        index.routing.forget_deliveries(forgotten_deliveries(ledger), size)
-
-
-def forget_anchors_again(logs: LogStore, index: Index) -> None:
-    """Take out of an index that was caught up the anchors that were forgotten: they stand in
-    transcripts still.
-
-    Raises DataUnavailable.
-    """
-    for key, until in forgotten_keys(logs).items():
-        index.anchors.forget(key, until)
-
-
 # Redactions ---------------------------------------------------------------------------------------
 
 
 def finish_redaction(
-    store: LogStore,
+    logs: Logs[Any],
     index: Index,
-    anchors: AnchorLedger,
+    participants: Iterable[Participant],
     name: str,
     time: int,
     publish: Callable[[object], None],
     raw: list[bytes],
     old: list[Line],
-) -> tuple[Conversation | Communication, int, Line]:
-    """Take the steps of a redaction behind the first one. Return the conversation, or the
-    communication, the cursor of a conversation's redaction, 0 if the index had it, and its line.
+) -> tuple[Any, int, Line]:
+    """Take the steps of a redaction behind the first one. Return the log's state, the cursor of a
+    conversation's redaction, 0 if the index had it, and its line.
 
     `raw` and `old` are the lines as they were. Raises DataUnavailable: then the next start finishes
     it. Hold the log's lock.
     """
-    logs = logs_of(store, name)
+    store, after = logs.store, None
     lines = lines_of(name, list(store.raw(name)), (raw, old))
-    after: Conversation | Communication | None = None
     event = lines[len(old)]
     for line in lines[: len(old) + 1]:  # another process may have written behind it
         after = logs.folded(after, line, name)
     redacted = event.entry.content if event.entry else None
-    stored = index.indexed(name)
+    stored = logs.find(index, name)
     if after is None or not isinstance(redacted, MessagesRedacted) or stored is None:
         raise IndexAhead(f"it does not have {name} as it was before a redaction")
-    if isinstance(after, Communication):
-        # before a panel hears of the new line, and folds the others
-        publish(ExchangeRedacted(name))
+    is_conversation = logs.kind is Kind.CONVERSATION
+    if not is_conversation:
+        # before a watcher hears of the new line, and folds the others
+        publish(Redacting(name))
     cursor = 0
     if stored.lines < event.sequence:
         if (stored.lines, stored.bytes) != (old[-1].sequence, old[-1].end):
             raise IndexAhead(f"it lacks lines of {name}")
-        cursor = _take_out(index, stored, after, event, _erased(old, lines), time)
+        cursor = logs.redact(index, stored, after, event, _erased(old, lines), time=time)
     else:
-        index.removal_of(name).purge_words(stored.number)
-    if isinstance(after, Conversation):
-        anchors.drop_source(name, redacted.sequences)
-        anchors.changed()
+        logs.removal(index).purge_words(stored.number)
+    if is_conversation:
+        for it in participants:
+            it.redact(name, redacted.sequences)
         publish(Redacted(name, stored.number, redacted.sequences))
     hit("redact.forgotten")
     # first: a loss of power could bring back an index that needs what the log was
@@ -318,27 +320,9 @@ def finish_redaction(
     return after, cursor, event
 
 
-def _take_out(
-    index: Index,
-    stored: Stored[Conversation | Communication],
-    after: Conversation | Communication,
-    event: Line,
-    erased: Erased,
-    time: int,
-) -> int:
-    """Let the index take in the line that says what was redacted, and have none of its text."""
-    number, before = stored.number, stored.state
-    if isinstance(before, Conversation):
-        assert isinstance(after, Conversation)
-        return index.redact(number, before, after, event, erased, time=time)
-    assert isinstance(after, Communication)
-    index.external.redact(number, before, after, event, erased, time=time)
-    return 0
-
-
 def _erased(old: list[Line], new: list[Line]) -> Erased:
     """Return what the lines of a log say otherwise than before."""
-    changed: list[tuple[AnyContent, Line]] = []
+    changed: list[tuple[object, Line]] = []
     requests: set[str] = set()
     for before, after in zip(old, new, strict=False):
         if before is after or before.entry is None or after.entry is None:
@@ -347,13 +331,13 @@ def _erased(old: list[Line], new: list[Line]) -> Erased:
             requests.add(after.entry.stamp.request_id)
         if before.entry.content != after.entry.content:
             changed.append((before.entry.content, after))
-    return Erased(changed, requests - {""}, mail_ids_of(contents_of(new)))
+    return Erased(changed, requests - {""}, new)
 
 
 def finish_interrupted(
-    store: LogStore,
+    logs: Logs[Any],
     index: Index,
-    anchors: AnchorLedger,
+    participants: Iterable[Participant],
     name: str,
     time: int,
     publish: Callable[[object], None],
@@ -367,6 +351,7 @@ def finish_interrupted(
     Raises IndexAhead: then a new index helps; DataUnavailable.
     """
     redaction_log.warning("finishing_interrupted_redaction", conversation=name)
+    store = logs.store
     try:
         store.length(name)  # raises LogNotFound
         if store.sharing is None and _is_unchanged(store, name):
@@ -378,7 +363,7 @@ def finish_interrupted(
         if is_rebuilt:
             return []  # its delete is to be followed
         raise IndexAhead(f"it may have words of {name}, which is deleted") from None
-    return follow_redaction(store, index, anchors, name, time, publish)
+    return follow_redaction(logs, index, participants, name, time, publish)
 
 
 def _is_unchanged(store: LogStore, name: str) -> bool:
@@ -390,15 +375,15 @@ def _is_unchanged(store: LogStore, name: str) -> bool:
 
 
 def follow_redaction(
-    store: LogStore,
+    logs: Logs[Any],
     index: Index,
-    anchors: AnchorLedger,
+    participants: Iterable[Participant],
     name: str,
     time: int,
     publish: Callable[[object], None],
 ) -> list[Line]:
     """Finish a redaction that was begun elsewhere or before (see `finish_interrupted`)."""
-    stored = index.indexed(name)
+    store, stored = logs.store, logs.find(index, name)
     if store.sharing is not None and stored is None:
         store.drop(name, Version.REPLACED)
         return []
@@ -408,8 +393,8 @@ def follow_redaction(
         behind: list[Line] = []
         if store.sharing is not None and stored is not None:
             behind = old[stored.lines :]
-            _take_in(logs_of(store, name), index, stored, behind, time)
-        event = finish_redaction(store, index, anchors, name, time, publish, raw, old)[-1]
+            _take_in(logs, index, stored, behind, time)
+        event = finish_redaction(logs, index, participants, name, time, publish, raw, old)[-1]
     except LogNotFound:
         if store.sharing is None:
             raise
@@ -422,7 +407,7 @@ def follow_redaction(
 def _take_in(
     logs: Logs[Any],
     index: Index,
-    stored: Stored[Conversation | Communication],
+    stored: Stored[Any],
     behind: list[Line],
     time: int,
 ) -> None:
@@ -449,7 +434,7 @@ def lines_as_indexed(
     store: LogStore,
     index: Index,
     conversation_id: str,
-    stored: Stored[Conversation | Communication],
+    stored: Stored[Any],
     *,
     is_deleted: bool = False,
 ) -> list[bytes] | None:

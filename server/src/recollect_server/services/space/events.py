@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
+from recollect_server.storage.index.derived import Removed
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.logs.lines import Line
 
 E = TypeVar("E")
@@ -23,6 +24,8 @@ class Appended:
 
     conversation_id: str
     lines: list[Line]
+    conversation: Conversation
+    """The conversation behind them."""
 
 
 @frozen
@@ -68,12 +71,19 @@ class Redacted:
 
 
 @frozen
-class ExchangeRedacted:
-    """A message of a communication whose text is durably removed from its transcript, and is about
-    to be removed from the index. The communication's lock is held.
+class Redacting:
+    """A log, no conversation, of which messages' text is durably removed, and is about to be
+    removed from the index. Its lock is held.
     """
 
-    communication_id: str
+    name: str
+
+
+@frozen
+class LogErased:
+    """A deleted log of which the index has nothing any more. No lock is held."""
+
+    name: str
 
 
 @frozen
@@ -121,13 +131,30 @@ class Subscribers:
     """The handlers of a space's events, by type. They subscribe before anybody calls."""
 
     def __init__(self) -> None:
-        self._handlers: defaultdict[type, list[Callable[[Any], None]]] = defaultdict(list)
+        self._handlers: defaultdict[type, list[tuple[Callable[[Any], None], frozenset[type], str]]]
+        self._handlers = defaultdict(list)
 
-    def add(self, kind: type[E], handler: Callable[[E], None]) -> None:
-        """Call the handler with every event of a type from now on."""
-        self._handlers[kind].append(handler)
+    def add(
+        self,
+        kind: type[E],
+        handler: Callable[[E], None],
+        of: frozenset[type] = frozenset(),
+        channel: str = "",
+    ) -> None:
+        """Call the handler with every event of a type from now on; of `Appended` with those alone
+        that have an entry of these types, or are on this channel.
+        """
+        self._handlers[kind].append((handler, of, channel))
 
     def publish(self, event: object) -> None:
         """Call the handlers of this event's type."""
-        for handler in self._handlers.get(type(event), ()):
-            handler(event)
+        contents: set[type] = set()
+        where = ""
+        if isinstance(event, Appended):
+            where = event.conversation.channel
+            for line in event.lines:
+                if line.entry is not None:
+                    contents.add(type(line.entry.content))
+        for handler, of, channel in self._handlers.get(type(event), ()):
+            if not (of or channel) or not of.isdisjoint(contents) or channel == where != "":
+                handler(event)

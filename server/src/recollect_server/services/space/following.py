@@ -33,16 +33,13 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.deletion import Deletions
-from recollect_server.services.space.erasing import catch_up_forgotten, forget_anchors_again
 from recollect_server.services.space.events import ChangedElsewhere
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions
 from recollect_server.storage.index.checking import Words
-from recollect_server.storage.logs.kinds import Action, Kind
+from recollect_server.storage.logs.kinds import LEDGER, Action, Kind
 from recollect_server.storage.logs.store import (
-    ANCHORS,
-    FORGOTTEN,
     Change,
     LogConflict,
     LogNotFound,
@@ -59,7 +56,6 @@ R = TypeVar("R")
 
 log = structlog.get_logger("recollect.following")
 
-_INDEXED = (Kind.CONVERSATION, Kind.COMMUNICATION)
 _TRIES = 50  # of a call that others' changes keep from being carried out
 _FEW = 3  # of a call that found a log gone
 _LONGEST = 8.0  # seconds in which they are made
@@ -150,6 +146,8 @@ class Following:
         self.failure = ""
         """Reason for which it is not known what others wrote; empty if it is."""
         self._parts = parts
+        self._indexed = {str(it.kind) for it in parts.kinds}
+        """Kinds of logs that the index has."""
         self._sharing = sharing
         self._deletions = deletions
         self._redactions = redactions
@@ -283,13 +281,13 @@ class Following:
         there.
         """
         if change.action is Action.APPEND:
-            return change.kind in _INDEXED
+            return change.kind in self._indexed
         return self._parts.doubts.has(change.action, change.log)
 
     def _take_in_log(self, name: str, changes: list[Change]) -> None:
         """Take in the changes of one log. Raises DataUnavailable."""
         kind = changes[0].kind
-        if kind not in _INDEXED:
+        if kind not in self._indexed:
             self._take_in_other(name, kind)
             return
         try:
@@ -303,32 +301,29 @@ class Following:
                     self._redactions.follow(name)
                     if kind == Kind.CONVERSATION:
                         self._reload(name)
-            if kind == Kind.COMMUNICATION:
-                if changes and not self._has_communication(name, max(it.end for it in changes)):
+            if kind != Kind.CONVERSATION:
+                if changes and not self._has(name, max(it.end for it in changes)):
                     self._take_in_other(name, kind)
             elif changes and not is_redacted:
                 self._append(name, changes)
         except LogNotFound:
             pass  # deleted meanwhile: its delete comes
         except IndexUnavailable as error:
-            if kind == Kind.COMMUNICATION:
+            if kind != Kind.CONVERSATION:
                 raise
             # The index refuses, or is lost: it is caught up as after a write that it refused.
             self._parts.states.forget(name)
             self._parts.projection.overlay.note_lag(name, str(error))
 
     def _take_in_other(self, name: str, kind: str) -> None:
-        if name == ANCHORS:
-            self._parts.anchors.reload()
-        with suppress(IndexUnavailable):  # a new index takes in both
-            if name == ANCHORS:
-                forget_anchors_again(self._parts.store, self._parts.projection.index)
-            elif name == FORGOTTEN:
-                catch_up_forgotten(self._parts.store, self._parts.projection.index)
+        for it in self._parts.participants:
+            if name in it.ledgers:
+                with suppress(IndexUnavailable):  # a new index takes it in
+                    it.follow(self._parts.projection.index)
         self._parts.publish(ChangedElsewhere(name, kind))
 
-    def _has_communication(self, name: str, end: int) -> bool:
-        stored = self._parts.projection.index.external.find(name)
+    def _has(self, name: str, end: int) -> bool:
+        stored = self._parts.logs_of(name).find(self._parts.projection.index, name)
         return stored is not None and stored.bytes >= end
 
     def _append(self, name: str, changes: list[Change]) -> None:
@@ -387,8 +382,8 @@ class Following:
             name = stuck.written.conversation.id
             with self._parts.locks.conversations.hold(name):
                 self._reload(name)
-        for name in (ANCHORS, FORGOTTEN):
-            self._take_in_other(name, "ledger")
+        for name in self._ledgers():
+            self._take_in_other(name, LEDGER)
         self._parts.publish(ChangedElsewhere("", ""))
         # At last: whatever refuses before, the next try finds them again.
         for name in lost:
@@ -432,7 +427,7 @@ class Following:
             stored = logs.find(index, name)
             if stored is None:
                 return False
-            words = Words(index, logs.words, [stored.number])
+            words = Words(index, *logs.words, [stored.number])
             compared = Comparison(self._parts.store, index).of(logs, name, words)
             return compared is None or bool(compared.differences)
 
@@ -449,12 +444,16 @@ class Following:
                     )
             for name in indexed:
                 self._due[name] = [_change(name, logs.kind, Action.DELETE, 0)]
-        for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
-            for name, _ in self._parts.store.logs(kind, Version.REPLACED):
-                self._due.setdefault(name, []).append(_change(name, kind, Action.REDACT, 0))
-        for name in (ANCHORS, FORGOTTEN):
-            self._due.setdefault(name, []).append(_change(name, "ledger", Action.REPLACE, 0))
+        for logs in self._parts.kinds:
+            for name, _ in self._parts.store.logs(logs.kind, Version.REPLACED):
+                self._due.setdefault(name, []).append(_change(name, logs.kind, Action.REDACT, 0))
+        for name in self._ledgers():
+            self._due.setdefault(name, []).append(_change(name, LEDGER, Action.REPLACE, 0))
         self._parts.publish(ChangedElsewhere("", ""))
+
+    def _ledgers(self) -> list[str]:
+        """Return the ledgers that features have of the space."""
+        return [name for it in self._parts.participants for name in it.ledgers]
 
 
 def _change(name: str, kind: str, action: Action, end: int) -> Change:

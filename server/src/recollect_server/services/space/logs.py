@@ -1,8 +1,8 @@
 """Logs of one kind with their projection in the index: appended and caught up.
 
-`Logs[State]` is written once for conversations and for communications with third parties. What
-differs is in the two types derived from it (`conversation_logs`, `services.external.
-communication_logs`): how entries fold into a state, and which tables of the index show it.
+`Logs[State]` is written once for all kinds. What differs is in the types derived from it, that of
+conversations and those that features register: how entries fold into a state, and which tables of
+the index show it.
 
 The log is the truth and the index follows: it is caught up at a start, for a rebuild, and after a
 write that the index refused. Whether it says what the logs say is looked at in `comparison`.
@@ -21,9 +21,10 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.wording import counted
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.derived import Erased
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.removal import WordRemoval
 from recollect_server.storage.index.stored import Stored
-from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Entry, Line, Stamp, encoded, misplacement
 from recollect_server.storage.logs.store import (
@@ -94,6 +95,7 @@ class Recovered:
 class Reading(ABC, Generic[State]):
     """A log that is read to its end, to be compared with the index."""
 
+    store: LogStore
     contents: Contents | None
     number: int | None
     """Number of the log in the index whose contents these are; None for both: it is not
@@ -139,8 +141,10 @@ class Logs(ABC, Generic[State]):
     plural: ClassVar[str]
     failpoints: ClassVar[tuple[str, str]]
     """Names of the failpoints behind a recovered tail, and behind an indexed part."""
-    words: ClassVar[str]
-    """Name of the full-text table in the index that has their words."""
+    words: ClassVar[tuple[str, str]]
+    """Names of the full-text table in the index that has their words, and of the table that says
+    how many lines of each are indexed.
+    """
     message: ClassVar[type]
     """Entries that count as messages."""
     reading: ClassVar[type[Reading[Any]]]
@@ -165,6 +169,25 @@ class Logs(ABC, Generic[State]):
     @abstractmethod
     def find(self, index: Index, name: str) -> Stored[State] | None:
         """Return what the index has of a log."""
+
+    @abstractmethod
+    def removal(self, index: Index) -> WordRemoval:
+        """Return the removal of logs of this kind from the index."""
+
+    @abstractmethod
+    def redact(
+        self,
+        index: Index,
+        stored: Stored[State],
+        after: State,
+        event: Line,
+        erased: Erased,
+        *,
+        time: int,
+    ) -> int:
+        """Let the index take in the line that says what was redacted, and have none of its text.
+        Return the cursor of the line; 0: it has none.
+        """
 
     @abstractmethod
     def progress(self, index: Index) -> dict[str, int]:
@@ -197,7 +220,7 @@ class Logs(ABC, Generic[State]):
         self,
         name: str,
         end: Position,
-        contents: Sequence[AnyContent],
+        contents: Sequence[object],
         request: RequestKey | None,
         draft_id: str = "",
         claim: Claim = NO_CLAIM,
@@ -405,7 +428,7 @@ class Damage:
 
 
 def entries_of(
-    contents: Sequence[AnyContent], request: RequestKey | None, draft_id: str = ""
+    contents: Sequence[object], request: RequestKey | None, draft_id: str = ""
 ) -> list[Entry]:
     """Return contents as the entries of one batch of a request."""
     request_id, value = (request.id, request.hash) if request else ("", "")

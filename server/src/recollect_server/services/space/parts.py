@@ -2,29 +2,26 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from recollect_server.domain.conversation import Capacity
 from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import Telemetry
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.features import Features
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.logs import Logs
-from recollect_server.services.space.projection import Projection, Routes
+from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.requests import Requests
 from recollect_server.services.space.states import PendingWrites, States
 from recollect_server.services.space.writes import Writes
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.kinds import Action
+from recollect_server.storage.logs.kinds import IS_NAME, Action
 from recollect_server.storage.logs.store import (
     LogConflict,
     LogNotFound,
     LogStore,
-    has_conversation,
 )
 
 
@@ -61,6 +58,7 @@ class Parts:
         self,
         store: LogStore,
         index: Index,
+        features: Features,
         clock: Clock,
         publish: Callable[[object], None],
         *,
@@ -74,25 +72,29 @@ class Parts:
         self.store, self.clock, self.publish = store, clock, publish
         self.locks = Locks(lock_order, telemetry)
         self.doubts = Doubts()
-        self.anchors = AnchorLedger(store)
+        self.participants = features.of(store)
         self.transcripts = transcripts = ConversationLogs(store)
-        self.communications = CommunicationLogs(store)
-        self.kinds: tuple[Logs[Any], ...] = (self.transcripts, self.communications)
+        self.kinds = features.kinds_of(store)
         self.projection = projection = Projection(index, telemetry, is_compared=is_compared)
         self.pending = pending = PendingWrites(projection.overlay)
         self.states = states = States(
             transcripts, projection, pending, clock, publish, may_index=may_index
         )
-        self.routes = Routes(projection, partial(has_conversation, store), states.is_pinned)
-        self.requests = Requests(transcripts, projection, states, self.anchors)
+        self.requests = Requests(transcripts, projection, states)
         self.writes = Writes(
             transcripts,
             projection,
             pending,
             states,
-            self.routes,
             clock,
             publish,
             capacity,
             telemetry,
         )
+
+    def logs_of(self, name: str) -> Logs[Any]:
+        """Return the logs of the kind that a name is of."""
+        for it in self.kinds:
+            if IS_NAME[it.kind](name):
+                return it
+        raise ValueError("not the name of a log that the index has")

@@ -7,15 +7,13 @@ nobody's crash, and is sealed once it was.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from itertools import count
 
 import structlog
 
-from recollect_server.domain.conversation import Continued, Conversation
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
-from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.wording import counted
 from recollect_server.storage.index.columns import KnownRequest
@@ -26,13 +24,10 @@ from recollect_server.storage.logs.lines import Line
 log = structlog.get_logger("recollect.space")
 index_log = structlog.get_logger("recollect.index")
 
-_MAX_STEPS = 1000  # from one conversation to the one that continues it
 _PRUNE = 1024  # facts added between two looks at what the index has taken in
 
-Key = Place | int | str
-"""Of a fact: a place, a Message-ID (`domain.routing.mail_number`), or a conversation that is
-continued.
-"""
+Key = Hashable
+"""Of a fact about conversations: what leads to them. A number may lead to several."""
 
 
 @frozen
@@ -49,9 +44,8 @@ class Overlay:
     may not have yet. Safe to call from any thread.
 
     A read that must see the newest writes asks here first and the index then, so nothing falls
-    between. The overlay knows the logs that the index lacks lines of, requests by id, and the facts
-    that route messages of channels: by place, by Message-ID and by the conversation that another
-    continues.
+    between. The overlay knows the logs that the index lacks lines of, requests by id, and facts of
+    features about conversations, each by a key.
     """
 
     def __init__(self) -> None:
@@ -131,13 +125,13 @@ class Overlay:
         """Note that a request's messages are written, or dropped."""
         self._pending.pop(request_id, None)
 
-    # Facts that route messages ------------------------------------------------------------------
+    # Facts --------------------------------------------------------------------------------------
 
     def add_facts(self, index: Index, facts: Mapping[Key, str]) -> None:
         """Note which conversation each key leads to. Call it after the lines are put into the
         index.
 
-        A Message-ID leads to every conversation that named it, any other key to the last one only.
+        A number leads to every conversation that has it, any other key to the last one only.
         """
         _, puts = index.taken()
         with self._guard:
@@ -239,90 +233,3 @@ class Projection:
         for index in self._retired:
             index.close()
         self.index.close(sound=is_sound)
-
-
-class Routes:
-    """Routes of messages that come in over channels. Safe to call from any thread; what reads them
-    raises DataUnavailable.
-
-    A message that comes in must be routed at once, and an index that is asked waits until it has
-    taken in everything that was added before. So it is asked for what it has, without waiting, and
-    the overlay, which is asked before it, has what was added since.
-    """
-
-    def __init__(
-        self,
-        projection: Projection,
-        exists: Callable[[str], bool],
-        is_pinned: Callable[[str], bool],
-    ) -> None:
-        """`exists` tells whether there is a conversation of that id.
-
-        `is_pinned` tells whether there is, and it is known to be pinned: nothing continues it then.
-        """
-        self._projection = projection
-        self._overlay = projection.overlay
-        self._exists = exists
-        self._is_pinned = is_pinned
-
-    def learn(
-        self,
-        index: Index,
-        before: Conversation | None,
-        after: Conversation,
-        contents: Iterable[object],
-        mail: Iterable[int],
-    ) -> None:
-        """Note lines that may route messages, and the Message-IDs that they name.
-
-        Call it after they are put into the index.
-        """
-        facts: dict[Key, str] = dict.fromkeys(mail, after.id)
-        was_pinned = before is not None and before.pinned
-        place = place_of(after.channel, after.party)
-        if after.pinned and not was_pinned and place.known:
-            facts[place] = after.id
-        for content in contents:
-            if isinstance(content, Continued):
-                facts[after.id] = content.conversation_id
-        if facts:
-            self._overlay.add_facts(index, facts)
-
-    def pinned(self, place: Place) -> str | None:
-        """Return the conversation that messages of a place join.
-
-        Hold the place's lock: nobody else pins one there meanwhile.
-        """
-        if added := self._overlay.conversations_of(place):
-            return added[-1]
-        return next(iter(self._projection.index.routing.pinned(place, settled=False)), None)
-
-    def threads(self, mails: Iterable[int]) -> set[str]:
-        """Return the conversations that e-mails with these ids belong to
-        (`domain.routing.mail_number`).
-        """
-        names = list(mails)
-        threads = {it for name in names for it in self._overlay.conversations_of(name)}
-        threads.update(self._projection.index.routing.mail(names, settled=False))
-        # One that is deleted may be among them still.
-        return {
-            end
-            for it in threads
-            if self._is_pinned(end := it) or self._exists(end := self.successor(it))
-        }
-
-    def successor(self, conversation_id: str) -> str:
-        """Return the conversation that takes what comes in for this one: itself, or the last that
-        continues it.
-
-        One that is gone has nothing behind it: the last that is there takes it.
-        """
-        routing = self._projection.index.routing
-        chain = [conversation_id]
-        while len(chain) < _MAX_STEPS:
-            added = self._overlay.conversations_of(chain[-1])
-            following = added[-1] if added else routing.continued(chain[-1], settled=False)
-            if following is None or following in chain or not self._exists(following):
-                break
-            chain.append(following)
-        return chain[-1]

@@ -13,23 +13,21 @@ which are conversations of their own.
 from collections import Counter
 from typing import Any
 
-from recollect_server.domain.conversation import Conversation, MessagesRedacted
+from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.errors import (
-    CommunicationNotFound,
     DataUnavailable,
     IndexUnavailable,
     InvalidField,
     RequestIdReused,
     StorageUnavailable,
 )
-from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import MAX_LINES, is_communication_id
-from recollect_server.domain.message import Message, Redaction
+from recollect_server.domain.ids import MAX_LINES
+from recollect_server.domain.message import Redaction
 from recollect_server.services.space.conversation_logs import ConversationState
-from recollect_server.services.space.erasing import finish_redaction, follow_redaction, logs_of
+from recollect_server.services.space.erasing import finish_redaction, follow_redaction
 from recollect_server.services.space.events import Appended
-from recollect_server.services.space.logs import RequestKey, check_unanswered, entries_of
+from recollect_server.services.space.logs import Logs, RequestKey, check_unanswered, entries_of
 from recollect_server.services.space.parts import Parts
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
@@ -104,42 +102,43 @@ class Redactions:
         CommunicationNotFound, DataUnavailable; LacksLines where it is to be indexed first. Hold no
         lock.
         """
-        is_outside = is_communication_id(name)
+        logs = self._parts.logs_of(name)
+        is_conversation = logs.kind is Kind.CONVERSATION
         # Decoded before the lock is held, which takes most of the time: writers of a long
         # conversation must not wait for it.
         read = self._read_ahead(name)
         with self._parts.locks.exclusive(request=request.id if request else "", conversation=name):
-            state = None if is_outside else self._settled(name)
+            state = self._settled(name) if is_conversation else None
             earlier = (
-                self._parts.requests.find(request, None if is_outside else name)
+                self._parts.requests.find(request, name if is_conversation else None)
                 if request
                 else None
             )
-            if earlier and (done := self._repeated(name, earlier)):
+            if earlier and (done := self._repeated(logs, name, earlier)):
                 return done
-            stored = self._as_indexed(name, state)
+            stored = self._as_indexed(logs, name, state)
             raw, lines = self._whole(name, stored.bytes, read)
-            messages = _chosen(lines, stored, sequence, turn)
+            messages = _chosen(logs, lines, stored.state, sequence, turn)
             if all(message.redaction for message in messages):
                 check_unanswered(self._parts.store, request)
                 return RedactionDone(stored.state, messages, self._parts.clock(), 0, duplicate=True)
             if earlier:
                 raise RequestIdReused(earlier.request_id)  # its turn has other messages since
-            if is_outside:
-                self._parts.communications.check_own(name)
-            else:
+            if is_conversation:
                 # what it lacks after a crash would have it made anew
                 self._parts.projection.index.settle()
+            else:
+                logs.check_own(name)
             sequences = tuple(it.sequence for it in messages)
             event, time = self._begin(name, raw, lines, sequences, by, request)
-            after, cursor = self._finish(name, time, raw, lines)
-            if isinstance(after, Conversation):
+            after, cursor = self._finish(logs, name, time, raw, lines)
+            if is_conversation:
                 self._parts.states.keep(
                     ConversationState(after, event.end, event.sequence, stored.number, indexed=True)
                 )
-                self._parts.publish(Appended(name, [event]))
+                self._parts.publish(Appended(name, [event], after))
             hit("redact.log_emptied")
-            return self._answer(name, after, event, cursor, duplicate=False)
+            return self._answer(logs, name, after, event, cursor, duplicate=False)
 
     def _settled(self, conversation_id: str) -> ConversationState:
         """Return the state of a conversation of which nothing is pending."""
@@ -152,22 +151,21 @@ class Redactions:
         return state
 
     def _as_indexed(
-        self, name: str, state: ConversationState | None
-    ) -> Stored[Conversation | Communication]:
+        self, logs: Logs[Any], name: str, state: ConversationState | None
+    ) -> Stored[Any]:
         """Return what the index has; of a conversation, as much as its state says."""
         if state is None:
-            if (stored := self._parts.projection.index.external.find(name)) is None:
-                raise CommunicationNotFound(name)
+            if (stored := logs.find(self._parts.projection.index, name)) is None:
+                raise logs.not_found(name)
             return stored
         if state.number is None or not state.indexed:
             raise LacksLines
         return Stored(state.number, state.conversation, state.size, state.lines)
 
-    def _repeated(self, name: str, earlier: KnownRequest) -> RedactionDone | None:
+    def _repeated(self, logs: Logs[Any], name: str, earlier: KnownRequest) -> RedactionDone | None:
         """Return the answer of a redaction that was carried out before; None if the line that says
         so was damaged since: the tombstones say it too.
         """
-        logs = logs_of(self._parts.store, name)
         lines: list[Line] = []
         if earlier.conversation_id == name:
             lines = lines_of(name, self._raw(name))[: earlier.last_sequence]
@@ -180,7 +178,7 @@ class Redactions:
         state: Any = None
         for line in lines:
             state = logs.folded(state, line, name)
-        return self._answer(name, state, event, earlier.cursor, duplicate=True)
+        return self._answer(logs, name, state, event, earlier.cursor, duplicate=True)
 
     def _read_ahead(self, name: str) -> tuple[list[bytes], list[Line]]:
         """Return what a transcript has, or nothing of one that cannot be read now: the call says
@@ -196,7 +194,7 @@ class Redactions:
         try:
             return list(self._parts.store.raw(name))
         except LogNotFound:
-            raise logs_of(self._parts.store, name).not_found(name) from None
+            raise self._parts.logs_of(name).not_found(name) from None
 
     def _whole(
         self, name: str, size: int, read: tuple[list[bytes], list[Line]]
@@ -235,7 +233,7 @@ class Redactions:
         conversation's lock.
         """
         if len(lines) == MAX_LINES:
-            noun = "communication" if is_communication_id(conversation_id) else "conversation"
+            noun = self._parts.logs_of(conversation_id).noun
             raise InvalidField.of(f"{noun}_id", f"is full: delete the {noun}")
         time = self._parts.clock()
         after = erased(lines, raw, sequences, Redaction(by, time))
@@ -254,13 +252,13 @@ class Redactions:
         return event, time
 
     def _finish(
-        self, name: str, time: int, raw: list[bytes], lines: list[Line]
-    ) -> tuple[Conversation | Communication, int]:
+        self, logs: Logs[Any], name: str, time: int, raw: list[bytes], lines: list[Line]
+    ) -> tuple[Any, int]:
         """Take the steps behind the first one. Return the state, and the cursor."""
         index = self._parts.projection.index
         self._counts[name] += 1
         try:
-            of = (self._parts.store, index, self._parts.anchors, name, time, self._parts.publish)
+            of = (logs, index, self._parts.participants, name, time, self._parts.publish)
             return finish_redaction(*of, raw, lines)[:2]
         except DataUnavailable as error:
             if isinstance(error, LogNotFound) and self._parts.store.sharing is not None:
@@ -276,13 +274,14 @@ class Redactions:
         DataUnavailable. Hold the conversation's lock.
         """
         self._parts.doubts.settle((Action.REDACT, name))
+        logs = self._parts.logs_of(name)
         index = self._parts.projection.index
         self._counts[name] += 1
         try:
             lines = follow_redaction(
-                self._parts.store,
+                logs,
                 index,
-                self._parts.anchors,
+                self._parts.participants,
                 name,
                 self._parts.clock(),
                 self._parts.publish,
@@ -292,27 +291,29 @@ class Redactions:
             raise
         finally:
             self._parts.states.forget(name)
-        if lines and not is_communication_id(name):
-            self._parts.publish(Appended(name, lines))
+        if lines and logs.kind is Kind.CONVERSATION:
+            stored = logs.find(index, name)
+            assert stored is not None
+            self._parts.publish(Appended(name, lines, stored.state))
 
     def find_interrupted(self) -> None:
         """Finish the redactions that a process began and did not end. Raises DataUnavailable. Hold
         no lock.
         """
-        for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
-            for name, _ in self._parts.store.logs(kind, Version.REPLACED):
+        for logs in self._parts.kinds:
+            for name, _ in self._parts.store.logs(logs.kind, Version.REPLACED):
                 with self._parts.locks.conversations.hold(name):
                     self.follow(name)
 
     def _answer(
-        self, name: str, state: Any, event: Line, cursor: int, *, duplicate: bool
+        self, logs: Logs[Any], name: str, state: Any, event: Line, cursor: int, *, duplicate: bool
     ) -> RedactionDone:
         content = event.entry.content if event.entry else None
         assert isinstance(content, MessagesRedacted)
         raw = list(self._parts.store.raw(name))
         there = [line_of(raw[it - 1], it, 0) for it in sorted(content.sequences) if it <= len(raw)]
         contents = contents_of([*over(name, raw).lines(there)])
-        messages = [it for it in contents if isinstance(it, Message | ExternalMessage)]
+        messages = [it for it in contents if isinstance(it, logs.message)]
         if not messages:  # damaged since
             numbers = ", ".join(map(str, sorted(content.sequences)))
             raise InvalidField.of(
@@ -321,14 +322,12 @@ class Redactions:
         return RedactionDone(state, messages, content.time, cursor, duplicate)
 
 
-def _chosen(
-    lines: list[Line], stored: Stored[Conversation | Communication], sequence: int, turn: int
-) -> list[Message] | list[ExternalMessage]:
+def _chosen(logs: Logs[Any], lines: list[Line], state: Any, sequence: int, turn: int) -> list[Any]:
     """Return the messages that are to be redacted. Raises InvalidField if there are none."""
-    if not sequence and isinstance(stored.state, Conversation):
+    if not sequence and logs.kind is Kind.CONVERSATION:
         chosen = [message for message in messages_of(lines) if message.turn_number == turn]
         if not chosen:
-            newest = stored.state.turn_count
+            newest = state.turn_count
             raise InvalidField.of("turn_number", f"is {turn}; the newest turn is {newest}")
         return chosen
     line = lines[sequence - 1] if sequence <= len(lines) else None
@@ -338,8 +337,6 @@ def _chosen(
             f"is {sequence}, a line that is damaged ({line.damage}): only a delete removes it",
         )
     content = line.entry.content if line and line.entry else None
-    if isinstance(stored.state, Communication) and isinstance(content, ExternalMessage):
-        return [content]
-    if isinstance(stored.state, Conversation) and isinstance(content, Message):
+    if isinstance(content, logs.message):
         return [content]
     raise InvalidField.of("sequence", f"is {sequence}, and no message has that line")

@@ -32,7 +32,6 @@ from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.states import States
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, messages_of
 from recollect_server.storage.logs.redaction import ANY_HASH
 from recollect_server.storage.logs.store import (
@@ -186,12 +185,10 @@ class Requests:
         transcripts: ConversationLogs,
         projection: Projection,
         states: States,
-        anchors: AnchorLedger,
     ) -> None:
         self._transcripts = transcripts
         self._projection = projection
         self._states = states
-        self._anchors = anchors
         self.recent = RecentRequests(transcripts.store, states.get)
         self._guard = threading.Lock()  # guards `_places`
         self._places: LastUsed[str, _Place] = LastUsed(_MAX_REPLAYS)
@@ -243,8 +240,6 @@ class Requests:
             return earlier
         if earlier := self._projection.index.requests.find(request_id):
             return earlier
-        if anchor := self._anchors.request(request_id):
-            return KnownRequest(request_id, anchor.stamp.request_hash, "")
         for elsewhere in self._elsewhere:
             if request := elsewhere(request_id):
                 return KnownRequest(request_id, request.hash, "")

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from recollect_server.domain.conversation import (
     UNBOUNDED,
-    AnchorSet,
     Began,
     Capacity,
     Content,
@@ -27,13 +26,13 @@ from recollect_server.services.space.conversation_logs import Committed, Convers
 from recollect_server.services.space.deletion import Deletions
 from recollect_server.services.space.events import (
     Appended,
-    CaughtUp,
     CursorsLost,
     IndexReplaced,
     Reloaded,
     Resting,
     Subscribers,
 )
+from recollect_server.services.space.features import Features, P
 from recollect_server.services.space.following import Following, SharedWork
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.logs import RequestKey, check_unanswered
@@ -65,8 +64,8 @@ class Space:
     write; `delete` removes. `exclusive` keeps other calls about the same things out. `subscribe`
     passes events on (`services.space.events`). Queries ask `index`, the projection of the logs.
 
-    `requests` knows what was carried out before, `routes` where messages of
-    channels belong. `shared_work` divides work among the processes over one store.
+    `requests` knows what was carried out before. `shared_work` divides work among the processes
+    over one store. `part` is what a feature takes part with.
 
     Locks are taken within, in the order that `services.space.locks` states. A method that needs the
     conversation's lock to be held says so; hold it by `reading` or `writing`.
@@ -76,6 +75,7 @@ class Space:
         self,
         store: LogStore,
         index: Index,
+        features: Features,
         clock: Clock,
         *,
         is_compared: bool = True,
@@ -86,7 +86,9 @@ class Space:
         telemetry: Telemetry = UNMEASURED,
         reading: Callable[[], str] | None = None,
     ) -> None:
-        """`is_compared` False: the index is compared with the logs while calls go on.
+        """`features` are those that the index was opened with.
+
+        `is_compared` False: the index is compared with the logs while calls go on.
 
         `lock_order` checks the order in which locks are taken. `admit_conversation` is called
         before a conversation begins, and may raise LimitExceeded; `capacity` bounds each. `moment`:
@@ -101,11 +103,12 @@ class Space:
         self.telemetry = telemetry
         self.store = store
         self.shared_work = SharedWork(store.sharing)
-        self._subscribers = Subscribers()
-        self.publish = self._subscribers.publish
+        subscribers = Subscribers()
+        self.publish, self.subscribe = subscribers.publish, subscribers.add
         self._parts = parts = Parts(
             store,
             index,
+            features,
             clock,
             self.publish,
             is_compared=is_compared,
@@ -114,11 +117,11 @@ class Space:
             may_index=reading is None,
             capacity=self._capacity,
         )
-        self.anchors, self.transcripts = parts.anchors, parts.transcripts
-        self.communications = parts.communications
+        self.transcripts = parts.transcripts
+        self.logs_of = parts.logs_of
         self.exclusive = parts.locks.exclusive
         self.overlay = parts.projection.overlay
-        self.routes = parts.routes
+        self.is_pinned = parts.states.is_pinned
         self.requests = parts.requests
         self.append = parts.writes.append
         self.deletions = Deletions(parts)
@@ -130,8 +133,7 @@ class Space:
         )
         self.subscribe(Appended, self._appended)
         self.subscribe(Reloaded, lambda event: self.requests.forget(event.conversation_id))
-        self.subscribe(CaughtUp, self._index_changed)
-        self.subscribe(IndexReplaced, self._index_changed)
+        self.subscribe(IndexReplaced, self._index_replaced)
         of_index = IndexOrder(index, store.read)
         self.subscribe(IndexReplaced, lambda event: of_index.replace(event.index))
         self.subscribe(CursorsLost, lambda _: of_index.renew())
@@ -166,20 +168,16 @@ class Space:
         with of_request, of_conversation:
             yield self._parts.writes.end(conversation_id)
 
-    def subscribe(self, kind: type[E], handler: Callable[[E], None]) -> None:
-        """Call the handler with every event of a type (see `services.space.events`)."""
-        self._subscribers.add(kind, handler)
+    def part(self, kind: type[P]) -> P:
+        """Return the part that a feature takes in this space."""
+        return next(it for it in self._parts.participants if isinstance(it, kind))
 
     def _appended(self, event: Appended) -> None:
-        for line in event.lines:
-            if line.entry and isinstance(line.entry.content, AnchorSet):
-                self.anchors.changed()
         self.requests.recent.follow(event.conversation_id, event.lines)
 
-    def _index_changed(self, event: CaughtUp | IndexReplaced) -> None:
-        if self._following and isinstance(event, IndexReplaced):
+    def _index_replaced(self, _: IndexReplaced) -> None:
+        if self._following:
             self._following.compare_all()
-        self.anchors.changed()
 
     # Other processes ----------------------------------------------------------------------------
 

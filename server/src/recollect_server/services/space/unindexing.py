@@ -177,4 +177,5 @@ def _spoken(
         raw = (line_of(old[place[0] - 1], place[0], place[1]) for place in places)
         there = [*over(conversation_id, old).lines(raw)]
     messages = messages_of(there)
-    return [(it.sequence, searchable_text(it)) for it in messages]
+    analysis = index.tables.analysis
+    return [(it.sequence, searchable_text(analysis, it)) for it in messages]

@@ -21,12 +21,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.deletion import Deletions
-from recollect_server.services.space.erasing import (
-    catch_up_forgotten,
-    finish_delete,
-    finish_interrupted,
-    forget_anchors_again,
-)
+from recollect_server.services.space.erasing import finish_delete, finish_interrupted
 from recollect_server.services.space.events import IndexReplaced
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
@@ -125,6 +120,7 @@ class Upkeep:
         return Comparison(
             self._parts.store,
             self._parts.projection.index,
+            self._parts.kinds,
             hold=self._parts.locks.conversations.hold,
             follow=self._follow,
             check=check,
@@ -172,11 +168,12 @@ class Upkeep:
         remove_files(store.root)
         # Its numbers begin behind those of the old one: a call that still has an old number gets
         # nothing, and nothing wrong.
-        new = Index(store.root, numbers_after=old.last_number())
+        new = Index(store.root, old.tables, numbers_after=old.last_number())
         try:
             new.log.claim_file(copied=False)
             new.note_timeline(timeline_of(store))
-            catch_up_forgotten(store, new)
+            for it in self._parts.participants:
+                it.before_logs(new)
             for logs in self._parts.kinds:
                 for name, _ in store.logs(logs.kind):
                     if stopping():
@@ -184,7 +181,8 @@ class Upkeep:
                         new.close()
                         return False
                     self._build(new, logs, name, ends.get(name, 0))
-            forget_anchors_again(store, new)
+            for it in self._parts.participants:
+                it.behind_logs(new)
             new.settle()  # what is routed asks it for what it has, and does not wait
             drop_ends(store.root)
             self._replace(new)
@@ -204,9 +202,9 @@ class Upkeep:
                 with self._parts.locks.conversations.hold(name):
                     finish_interrupted(
                         *(
-                            store,
+                            logs,
                             new,
-                            self._parts.anchors,
+                            self._parts.participants,
                             name,
                             self._parts.clock(),
                             self._parts.publish,
@@ -215,7 +213,7 @@ class Upkeep:
                     )
             for name, _ in store.logs(logs.kind, Version.DELETED):
                 with self._parts.locks.conversations.hold(name):
-                    finish_delete(store, new, name, self._parts.clock())
+                    finish_delete(*(logs, new, self._parts.participants, name, self._parts.clock()))
         return True
 
     def _build(self, index: Index, logs: Logs[Any], name: str, acknowledged: int) -> None:

@@ -12,7 +12,6 @@ from functools import partial
 
 import structlog
 
-from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import Capacity, Content
 from recollect_server.domain.errors import (
     ConversationFull,
@@ -26,7 +25,6 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message
-from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import (
@@ -37,10 +35,10 @@ from recollect_server.services.space.conversation_logs import (
 )
 from recollect_server.services.space.events import Appended
 from recollect_server.services.space.logs import RequestKey, entries_of
-from recollect_server.services.space.projection import Projection, Routes
+from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.states import Batch, PendingWrites, States, Stuck
 from recollect_server.storage.index.columns import KnownRequest
-from recollect_server.storage.logs.lines import Line, contents_of, encoded
+from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.redaction import ANY_HASH
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
@@ -65,7 +63,6 @@ class Writes:
         projection: Projection,
         pending: PendingWrites,
         states: States,
-        routes: Routes,
         clock: Clock,
         publish: Callable[[object], None],
         capacity: Live[Capacity],
@@ -77,7 +74,6 @@ class Writes:
         self._projection = projection
         self._pending = pending
         self._states = states
-        self._routes = routes
         self._clock = clock
         self._publish = publish
 
@@ -292,23 +288,20 @@ class Writes:
         cursor = 0
         indexed = state is None or state.indexed
         index = self._projection.index
-        mail = mail_ids_of(contents_of(lines)) if after.channel == EMAIL else ()
         if indexed:
             try:
                 failed = partial(self._states.not_indexed, after.id, lines)
                 number, cursor = index.add(
-                    number, before, after, lines, mail=mail, time=self._clock(), failed=failed
+                    number, before, after, lines, time=self._clock(), failed=failed
                 )
             except IndexUnavailable as error:
                 indexed = False
                 self._states.not_indexed(after.id, lines, str(error))
         else:
             self._states.not_indexed(after.id, lines, "")
-        if after.channel == EMAIL or (before.pinned if before else False) != after.pinned:
-            self._routes.learn(index, before, after, contents_of(lines), mail)
         done = ConversationState(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._states.keep(done)
-        self._publish(Appended(after.id, lines))
+        self._publish(Appended(after.id, lines, after))
         return Committed(done, lines, place or index.log.cursor_text(cursor))
 
 

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from recollect_server.services.limits import Quota
-
 
 class OpenedSpace(Protocol):
     name: str
     handlers: Mapping[str, object]
     """Handlers of its services, by the services' names."""
-    quota: Quota
-    """Bound of what it keeps."""
+
+    def admit(self, size: int) -> None:
+        """Let a call write so many bytes. Raises LimitExceeded if the space may keep no more."""
 
     @property
     def is_resting(self) -> bool:

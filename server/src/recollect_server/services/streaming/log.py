@@ -20,7 +20,6 @@ import structlog
 
 from recollect_server.domain.errors import DataUnavailable, InvalidField
 from recollect_server.domain.update import Heartbeat, LogDeleted, Update
-from recollect_server.domain.update import Kind as KindOfUpdate
 from recollect_server.services.space.events import Resting
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.replaying import Replaying, State
@@ -131,9 +130,7 @@ class UpdateLog(ABC, Generic[State]):
         return None
 
     @abstractmethod
-    def _kinds_of(
-        self, change: OrderedChange, state: State
-    ) -> Iterator[tuple[int, int, KindOfUpdate]]:
+    def _kinds_of(self, change: OrderedChange, state: State) -> Iterator[tuple[int, int, object]]:
         """Yield the updates of lines that were written: the last line of each, its time, and what
         it says by the state behind the change, or a later one.
         """

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,16 +26,9 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
-from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.erasing import (
-    catch_up_forgotten,
-    finish_delete,
-    finish_interrupted,
-    forget_anchors_again,
-)
-from recollect_server.services.space.events import Redacted
+from recollect_server.services.space.erasing import Participant, finish_delete, finish_interrupted
+from recollect_server.services.space.features import Features
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.services.space.unindexing import settle_all
@@ -51,7 +43,6 @@ from recollect_server.storage.index.file import (
     remove_files,
 )
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import (
     LogNotFound,
@@ -60,8 +51,6 @@ from recollect_server.storage.logs.store import (
     has_version,
     timeline_of,
 )
-from recollect_server.storage.vectors.file import VectorsUnavailable
-from recollect_server.storage.vectors.store import ABBREVIATION, forget_conversations, forget_lines
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -93,9 +82,9 @@ class Recovered:
     """Number of messages indexed now."""
     damaged: int
     bytes_cut: int
-    communications: int = 0
-    """Number of external communications. Their messages, damages and cuts are counted with the
-    others.
+    others: int = 0
+    """Number of logs of other kinds. Their messages, damages and cuts are counted with those of
+    conversations.
     """
     is_compared: bool = True
     """False if the index is to be compared with the logs while the server runs."""
@@ -121,6 +110,7 @@ _UNSEARCHED = Making()
 
 def recover(
     logs: LogStore,
+    features: Features,
     clock: Clock,
     progress: Progress,
     compared_at_once: int = COMPARED_AT_ONCE,
@@ -132,13 +122,15 @@ def recover(
     logs.create()
     with ThreadPoolExecutor(1, "seal") as pool:  # to make a checksum lets others have the lock
         sealed = pool.submit(read_seal, logs.root)
-        lengths = _lengths(logs)
+        lengths = _lengths(features.kinds_of(logs))
     for stray in logs.strays():
         log.warning("not_a_log", reason=stray)
     seal = sealed.result()
-    if (index := _open(logs, seal)) is not None:
+    if (index := _open(logs, features, seal)) is not None:
         try:
-            return _bring_up(logs, index, clock, progress, lengths, seal, compared_at_once)
+            return _bring_up(
+                logs, features, index, clock, progress, lengths, seal, compared_at_once
+            )
         except BaseException as error:
             index.close()
             if not isinstance(error, IndexUnavailable):
@@ -147,18 +139,22 @@ def recover(
                 "index_ahead" if isinstance(error, IndexAhead) else "index_unusable",
                 reason=str(error),
             )
-    return rebuild(logs, clock, progress, making)
+    return rebuild(logs, features, clock, progress, making)
 
 
 def rebuild(
-    logs: LogStore, clock: Clock, progress: Progress, making: Making = _UNSEARCHED
+    logs: LogStore,
+    features: Features,
+    clock: Clock,
+    progress: Progress,
+    making: Making = _UNSEARCHED,
 ) -> Recovered:
     """Rebuild the index from the transcripts. Nobody may have it open. Raises DataUnavailable."""
     ends = keep_ends(logs.root)
     remove_files(logs.root)
     hit("recover.index_removed")
     try:
-        index = Index(logs.root)
+        index = Index(logs.root, features.tables)
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
     index.log.claim_file(copied=False)
@@ -171,7 +167,8 @@ def rebuild(
 
     try:
         # A start before this may have cut some.
-        return _look_after_all(logs, index, clock, both, _lengths(logs), ends, rebuilt=True)
+        lengths = _lengths(features.kinds_of(logs))
+        return _look_after_all(logs, features, index, clock, both, lengths, ends, rebuilt=True)
     except BaseException:
         making.end()
         index.close()
@@ -180,6 +177,7 @@ def rebuild(
 
 def _bring_up(
     logs: LogStore,
+    features: Features,
     index: Index,
     clock: Clock,
     progress: Progress,
@@ -197,14 +195,14 @@ def _bring_up(
     timeline = timeline_of(logs)
     # Since it was closed a copy of the store took over, which may lack some of what it has.
     is_from_before = timeline != index.timeline()
-    doubtful = _written_anew(logs, index) if is_from_before else {}
+    doubtful = _written_anew(logs, features, index) if is_from_before else {}
     ends = kept_ends(logs.root)
-    done = _look_after_all(logs, index, clock, progress, lengths, ends, rebuilt=False)
+    done = _look_after_all(logs, features, index, clock, progress, lengths, ends, rebuilt=False)
     wrong = index.miscount()
     if not wrong and (seal is Seal.MISSING or is_from_before):
         size = sum(sum(of.values()) for of in lengths.values())
         is_whole = doubtful is None or size <= compared_at_once
-        comparison = Comparison(logs, index)
+        comparison = Comparison(logs, index, features.kinds_of(logs))
         wrong = next(comparison.contradictions(None if is_whole else doubtful), "")
         done = replace(done, is_compared=is_whole and not comparison.unread)
     if wrong:
@@ -213,7 +211,7 @@ def _bring_up(
     return done
 
 
-def _written_anew(logs: LogStore, index: Index) -> dict[Kind, list[str]] | None:
+def _written_anew(logs: LogStore, features: Features, index: Index) -> dict[Kind, list[str]] | None:
     """Return the logs that were changed, since a copy of the store took over, before where the
     index has them; None if that is not known. One that lost lines and got none since is shorter
     than the index has it. Raises DataUnavailable.
@@ -224,22 +222,21 @@ def _written_anew(logs: LogStore, index: Index) -> dict[Kind, list[str]] | None:
     changed = logs.sharing.changed_since_takeover(f" {timeline}")
     if changed is None:
         return None
-    kinds: tuple[Logs[Any], ...] = (ConversationLogs(logs), CommunicationLogs(logs))
     return {
         it.kind: [
             name
             for name, size in it.progress(index).items()
             if name in changed and size > changed[name]
         ]
-        for it in kinds
+        for it in features.kinds_of(logs)
     }
 
 
-def _lengths(logs: LogStore) -> dict[Kind, dict[str, int]]:
-    return {kind: dict(logs.logs(kind)) for kind in (Kind.CONVERSATION, Kind.COMMUNICATION)}
+def _lengths(kinds: Iterable[Logs[Any]]) -> dict[Kind, dict[str, int]]:
+    return {it.kind: dict(it.store.logs(it.kind)) for it in kinds}
 
 
-def _open(logs: LogStore, state: Seal) -> Index | None:
+def _open(logs: LogStore, features: Features, state: Seal) -> Index | None:
     """Return the index as it is, or None if it is missing or damaged."""
     root = logs.root
     if state is not Seal.INTACT:  # else the server that closed it has made all names durable
@@ -250,17 +247,17 @@ def _open(logs: LogStore, state: Seal) -> Index | None:
         log.warning("index_unusable", reason="its file is not as the last server closed it")
         return None
     break_seal(root)
-    index, problem = opened(root)
+    index, problem = opened(root, features)
     if problem:
         log.warning("index_unusable", reason=problem)
     return index
 
 
-def opened(root: Path) -> tuple[Index | None, str]:
+def opened(root: Path, features: Features) -> tuple[Index | None, str]:
     """Open the index in a folder. Return None and what is wrong with it if it cannot be used."""
     index: Index | None = None
     try:
-        index = Index(root)
+        index = Index(root, features.tables)
         if not (problem := index.problem()):
             return index, ""
     except IndexUnavailable as error:
@@ -351,13 +348,17 @@ def _catch_up_all(
 
 
 def _finish_interrupted_delete(
-    logs: LogStore, index: Index, conversation_id: str, clock: Clock, anchors: int
+    logs: Logs[Any],
+    index: Index,
+    participants: Iterable[Participant],
+    conversation_id: str,
+    clock: Clock,
 ) -> None:
     """Finish a delete that a crash interrupted, keep the receipt of its request, and log it; for a
-    long one, log the progress too. `anchors` went with it.
+    long one, log the progress too.
     """
     try:
-        size = logs.length(conversation_id, Version.DELETED)
+        size = logs.store.length(conversation_id, Version.DELETED)
     except LogNotFound:  # another process was the last that had words of it
         return
     log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size)
@@ -373,15 +374,14 @@ def _finish_interrupted_delete(
 
     try:
         receipt = finish_delete(
-            *(logs, index, conversation_id, clock()),
-            elsewhere={"anchors": anchors} if anchors else {},
+            *(logs, index, participants, conversation_id, clock()),
             progress=progress,
         )
     except LogNotFound:  # another process ended it meanwhile
-        if logs.sharing is None:
+        if logs.store.sharing is None:
             raise
-        removal = index.removal_of(conversation_id)
-        if index.indexed(conversation_id) is None and removal.find(conversation_id) is None:
+        removal = logs.removal(index)
+        if logs.find(index, conversation_id) is None and removal.find(conversation_id) is None:
             return
         raise IndexAhead(f"it has words of {conversation_id}, which is deleted") from None
     seconds = round(time.monotonic() - began, 1)
@@ -395,6 +395,7 @@ def _finish_interrupted_delete(
 
 def _look_after_all(
     logs: LogStore,
+    features: Features,
     index: Index,
     clock: Clock,
     progress: Progress,
@@ -403,57 +404,54 @@ def _look_after_all(
     *,
     rebuilt: bool,
 ) -> Recovered:
+    kinds = features.kinds_of(logs)
+    participants = (*features.of(logs), *(it(logs) for it in features.at_start))
     deleting, redacting = (
-        [name for kind in lengths for name, _ in logs.logs(kind, version)]
+        [(it, name) for it in kinds for name, _ in logs.logs(it.kind, version)]
         for version in (Version.DELETED, Version.REPLACED)
     )
     if (deleting or redacting) and not rebuilt:
         index.writer.skip_cursors()  # what goes may have changed before, and the index not know of it
-    anchors = AnchorLedger(logs) if deleting or redacting else None
 
-    def forget(event: object) -> None:
-        if not isinstance(event, Redacted):
-            return  # nothing else is kept of a third party's text
-        with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
-            forget_lines(logs.root, event.conversation_id, (*event.sequences, ABBREVIATION))
+    def finish_redactions() -> None:
+        for of, name in redacting:
+            finish_interrupted(
+                *(of, index, participants, name, clock(), _tell_nobody), is_rebuilt=rebuilt
+            )
 
-    def finish_redactions(names: Iterable[str]) -> None:
-        for name in names:
-            assert anchors is not None
-            finish_interrupted(*(logs, index, anchors, name, clock(), forget), is_rebuilt=rebuilt)
-
-    catch_up_forgotten(logs, index)
+    for it in participants:
+        it.before_logs(index)
     if not rebuilt:
-        finish_redactions(redacting)
-    with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
-        forget_conversations(logs.root, deleting)
-    for name in deleting:
-        dropped = anchors.drop_source(name) if anchors else 0
-        _finish_interrupted_delete(logs, index, name, clock, dropped)
+        finish_redactions()
+    for of, name in deleting:
+        _finish_interrupted_delete(of, index, participants, name, clock)
     hit("recover.deletes_finished")
-    conversations, external = (
-        _catch_up_all(kind, index, clock, see, lengths[kind.kind], ends, rebuilt=rebuilt)
-        for kind, see in (
-            (ConversationLogs(logs), progress),
-            (CommunicationLogs(logs), no_progress),
+    conversations, *others = (
+        _catch_up_all(
+            *(of, index, clock, no_progress if at else progress, lengths[of.kind], ends),
+            rebuilt=rebuilt,
         )
+        for at, of in enumerate(kinds)
     )
     index.settle()
     if rebuilt:  # the index has none of the text
-        finish_redactions(redacting)
-    forget_anchors_again(logs, index)
+        finish_redactions()
     settle_all(logs, index)
-    with suppress(VectorsUnavailable):
-        # whether anything is embedded from now on or not
-        forget_conversations(logs.root, index.conversations.unindexed())
+    for it in participants:
+        it.behind_logs(index)
     drop_ends(logs.root)  # the index has all up to there
     hit("recover.done")
+    every = (conversations, *others)
     return Recovered(
         index,
         rebuilt,
         conversations.logs,
-        conversations.messages + external.messages,
-        conversations.damaged + external.damaged,
-        conversations.bytes_cut + external.bytes_cut,
-        external.logs,
+        sum(it.messages for it in every),
+        sum(it.damaged for it in every),
+        sum(it.bytes_cut for it in every),
+        sum(it.logs for it in others),
     )
+
+
+def _tell_nobody(_event: object) -> None:
+    """Do nothing: nobody has subscribed before a start ends."""

@@ -7,10 +7,13 @@ Callers import `index` (one `Index` for each space) and the types of its queries
   and the comparison with the transcripts derive from it; `migrations` is the history of the tables;
 - `file` is the file and the connections to it; `writer` is the only one that changes it, behind a
   queue; `database` adds the readers and the file's condition, and is what the parts share;
-- `stored` has what is asked of logs of either kind, and the conditions of queries;
+- `stored` has what is asked of logs of any kind, and the conditions of queries;
+- `derived` is what features register: tables, those of other kinds of logs, and the analysis of
+  texts, which `tokens` cuts into words;
 - the parts of an `Index`, each beside its tables: `conversations`, `messages`, `requests`, `search`
-  (with `words`), `log` (of `updates`), `removal`, `notes`, `anchors`, `routing`, `external`,
-  `context_counts`, `turn_memories`.
+  (with `words`), `log` (of `updates`), `removal`;
+- tables of features, which who needs them makes over an index: `notes`, `anchors`, `routing`,
+  `external`, `activity`, `context_counts`, `turn_memories`.
 
 Errors of SQLite leave this package as `IndexUnavailable`: whatever asks an index raises it, and no
 docstring here says so again.

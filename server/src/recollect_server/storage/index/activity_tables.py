@@ -1,11 +1,15 @@
 """Tables of activity and the triggers that keep them (see `activity`)."""
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import apsw
 
-from recollect_server.domain.activity import COUNTERS, Key
+from recollect_server.domain.activity import COUNTERS, Key, facts_of
+from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.spans import QUARTERS_A_DAY, QUARTERS_AN_HOUR
+from recollect_server.storage.index.derived import Derived, Expected
+from recollect_server.storage.logs.lines import Line, contents_of
 
 _COUNTERS = ", ".join(COUNTERS)
 _EMPTY = " AND ".join(f"{name} = 0" for name in COUNTERS)
@@ -144,7 +148,7 @@ def _uncount(kind: str) -> str:
 
 _SUMS = ", ".join(f"{name} INTEGER NOT NULL" for name in COUNTERS)
 
-TABLES = f"""
+_TABLES = f"""
     CREATE TABLE activity(
         slot INTEGER NOT NULL, number INTEGER NOT NULL, channel TEXT NOT NULL, model TEXT NOT NULL, {_SUMS},
         PRIMARY KEY(slot, number, channel, model)) WITHOUT ROWID;
@@ -179,7 +183,7 @@ TABLES = f"""
 """The tables and their triggers."""
 
 
-def remove(connection: apsw.Connection, number: int) -> int:
+def _remove(connection: apsw.Connection, number: int) -> int:
     """Remove a part of a conversation's facts, and return how many were removed."""
     last = connection.execute(
         "SELECT max(slot) FROM (SELECT slot FROM activity WHERE number = ? ORDER BY slot LIMIT ?)",
@@ -191,16 +195,15 @@ def remove(connection: apsw.Connection, number: int) -> int:
     return connection.changes()
 
 
-def facts(connection: apsw.Connection, number: int) -> dict[Key, list[int]]:
-    """Return the facts of a conversation."""
+def _facts(connection: apsw.Connection, number: int) -> dict[Key, list[int]]:
     rows = connection.execute(
         f"SELECT slot, channel, model, {_COUNTERS} FROM activity WHERE number = ?", (number,)
     )
     return {(row[0], row[1], row[2]): list(row[3:]) for row in rows}
 
 
-def wrong_sums(connection: apsw.Connection) -> list[str]:
-    """Return the tables of sums that do not equal the sums of their facts."""
+def _problems(connection: apsw.Connection) -> Iterator[str]:
+    """Yield the tables of sums that do not equal the sums of their facts."""
     expected = {}
     for of in OF_CHANNELS:
         sums = ", ".join(f"sum({name})" for name in COUNTERS)
@@ -214,12 +217,38 @@ def wrong_sums(connection: apsw.Connection) -> list[str]:
             f"{of.time}, topic",
             f"SELECT slot / {of.quarters}, topic, {sums} FROM activity JOIN topics USING (number) GROUP BY 1, 2",
         )
-    wrong = []
     for table, (key, query) in expected.items():
         rows = f"SELECT {key}, {_COUNTERS} FROM {table}"
         for one, other in ((rows, query), (query, rows)):
             # In a query of its own each: EXCEPT binds to the left.
             if connection.execute(f"SELECT 1 FROM ({one} EXCEPT {other}) LIMIT 1").get:
-                wrong.append(table)
+                yield f"the sums of {table} are wrong"
                 break
-    return wrong
+
+
+def _sections(
+    before: Conversation | None,
+    after: Conversation,
+    _lines: list[Line],
+    contents: list[object],
+) -> Mapping[str, object]:
+    facts = facts_of(before, after, contents)
+    return {"activity": [(*key, *counters) for key, counters in facts.items()] or None}
+
+
+def _differences(expected: Expected) -> Iterator[str]:
+    if expected.state is None:
+        return
+    facts = facts_of(None, expected.state, contents_of(expected.lines))
+    with expected.database.reading() as connection:
+        if _facts(connection, expected.number) != facts:
+            yield "the index counts other activity than the transcript has"
+
+
+ACTIVITY = Derived(
+    sections=_sections,
+    schema=_TABLES,
+    remove=_remove,
+    differences=_differences,
+    problems=_problems,
+)

@@ -27,12 +27,7 @@ from recollect_server.domain.text import (
     parts_of_identifiers,
     segment,
 )
-
-# marks: vowel signs are letters in Hindi; symbols: emoji, which `normal_form` sets apart
-_CATEGORIES = "L* N* Co Mn Mc So"
-TOKENIZER = f"porter unicode61 categories '{_CATEGORIES}'"
-"""The index's tokenizer, as the statement that makes a table has it."""
-_ARGUMENTS = ["unicode61", "categories", _CATEGORIES]
+from recollect_server.storage.index.tokens import Word, tokens
 
 STEMMERS = {
     "ar": "arabic",
@@ -88,9 +83,6 @@ length: 450,000 vowels in a row held up a space for 4 s.
 """
 _SEPARATOR = "\n"  # of words that are worked on at once; no word has one
 
-Word = tuple[int, int, str]
-"""A word of a text: its first byte in UTF-8, one past its last byte, its stem."""
-
 
 def indexed_form(text: str) -> str:
     """Return a text as the index takes it."""
@@ -145,13 +137,6 @@ def forms(words: list[str], languages: list[str]) -> list[list[str]]:
             column[at] = form
         every.append(column)
     return [list(dict.fromkeys(of_word)) for of_word in zip(*every, strict=True)]
-
-
-def tokens(connection: apsw.Connection, text: bytes) -> list[Word]:
-    """Return the words of a UTF-8 text in the index's form."""
-    tokenizer = connection.fts5_tokenizer("porter", _ARGUMENTS)
-    words: list[Word] = tokenizer(text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False)  # type: ignore[assignment]  # apsw's types leave open what its arguments decide
-    return words
 
 
 def words_of(connection: apsw.Connection, text: str, language: str) -> list[Word]:

@@ -1,7 +1,16 @@
 """Anchors (lasting facts about the user) that were found in conversations."""
 
-from recollect_server.domain.conversation import AnchorSet
+from collections.abc import Iterator, Mapping
+
+import apsw
+import orjson
+
+from recollect_server.domain.conversation import AnchorSet, Conversation
+from recollect_server.domain.message import Message
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.derived import Derived, Erased, Expected, Removed
+from recollect_server.storage.logs.anchors import forgotten_keys
+from recollect_server.storage.logs.lines import Line
 
 _KEYS = """
     WITH RECURSIVE keys(key) AS (
@@ -51,3 +60,56 @@ class AnchorTable:
                 "DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until)
             )
         )
+
+
+def _rows(lines: list[Line]) -> list[tuple[int, str, str, float, int, int]]:
+    """Return the anchors that lines say: the event's line, then the columns."""
+    return [
+        (line.sequence, it.key, it.value, it.confidence, it.sequence, it.time)
+        for line in lines
+        if line.entry is not None and isinstance(it := line.entry.content, AnchorSet)
+    ]
+
+
+def _sections(
+    _before: Conversation | None,
+    _after: Conversation,
+    lines: list[Line],
+    _contents: list[object],
+) -> Mapping[str, object]:
+    return {"anchors": _rows(lines) or None}
+
+
+def _count(connection: apsw.Connection, number: int) -> Removed:
+    count = connection.execute("SELECT count(*) FROM anchors WHERE number = ?", (number,)).get
+    return {"anchors": int(count)} if count else {}
+
+
+def _forget(connection: apsw.Connection, number: int, erased: Erased) -> None:
+    events = [line.sequence for before, line in erased.changed if not isinstance(before, Message)]
+    connection.execute(
+        "DELETE FROM anchors WHERE number = ? AND line IN (SELECT value FROM json_each(?))",
+        (number, orjson.dumps(events).decode()),
+    )
+
+
+def _differences(expected: Expected) -> Iterator[str]:
+    """Yield the anchors that the index has otherwise, but for those that were forgotten."""
+    if not expected.is_thorough:  # a call may be about to forget some
+        return
+    forgotten = forgotten_keys(expected.store)
+    rows = {it for it in _rows(expected.lines) if it[-1] > forgotten.get(it[1], -1)}
+    query = "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ?"
+    indexed = {tuple(it) for it in expected.database.rows(query, (expected.number,))}
+    for line in sorted({it[0] for it in rows ^ indexed}):
+        yield f"line {line}: the index has another anchor than the transcript"
+
+
+ANCHORS = Derived(
+    sections=_sections,
+    contents=frozenset({AnchorSet}),
+    hanging=("anchors",),
+    count=_count,
+    forget=_forget,
+    differences=_differences,
+)

@@ -8,7 +8,6 @@ from typing import Any
 import apsw
 import orjson
 
-from recollect_server.domain.activity import Key
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.ids import (
     SEQUENCE_BITS,
@@ -17,12 +16,10 @@ from recollect_server.domain.ids import (
     sequence_of,
 )
 from recollect_server.storage.database import DAMAGE, FAILURES
-from recollect_server.storage.index import activity_tables
-from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
-from recollect_server.storage.index.external import EXTERNAL_MESSAGES, ExternalMessageRow
 from recollect_server.storage.index.file import NAME, checked, looked_at, looking
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.tokens import tokens
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
 
@@ -30,7 +27,6 @@ _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
 # comes as NULL.
 _WORDS = "SELECT CAST(coalesce(term, '') AS BLOB), doc, offset FROM {}_occurrences"
 _message_of = MESSAGES.reader()
-_external_message_of = EXTERNAL_MESSAGES.reader()
 
 
 class Words:
@@ -42,17 +38,18 @@ class Words:
         self,
         index: Index,
         table: str,
+        lines_of: str,
         numbers: Collection[int],
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`numbers` are those of the logs in the index. What `check` raises, which is called often,
+        """`table` has the words, and `lines_of` says how many lines of each log are indexed.
+        `numbers` are those of the logs in the index. What `check` raises, which is called often,
         ends the reading of all words.
         """
         self._index = index
         self._of: dict[int, dict[int, int]] = {number: {} for number in numbers}
         chosen = (orjson.dumps(list(numbers)).decode(),)
         within = "number IN (SELECT value FROM json_each(?))"
-        lines_of = "progress" if table == "turns" else "external_communications"
         with index.moment(settled=True) as connection, checked(connection, check):
             query = f"SELECT number, lines FROM {lines_of} WHERE {within}"
             self._lines = {row[0]: int(row[1]) for row in connection.execute(query, chosen)}
@@ -104,8 +101,8 @@ class Contents:
         return self._words is not None
 
     def problems(self, check: Callable[[], None]) -> Iterator[str]:
-        """Yield what SQLite finds in its own pages and trees, and FTS5 in its segments, and the
-        sums of activity that do not equal those of their facts.
+        """Yield what SQLite finds in its own pages and trees, and FTS5 in its segments, and what
+        features find in their tables.
 
         Each table is read by itself, so that others write in between. What `check` raises, which is
         called often, ends the search.
@@ -126,8 +123,8 @@ class Contents:
                 raise IndexUnavailable(f"the index cannot answer: {error}") from error
             yield from rows if rows != ["ok"] else ()
         with self.index.reading() as connection:
-            wrong = list(activity_tables.wrong_sums(connection))
-        yield from (f"the sums of {it} are wrong" for it in wrong)
+            wrong = [it for own in self.index.tables.derived for it in own.problems(connection)]
+        yield from wrong
 
     def of_nobody(self) -> tuple[int, int]:
         """Return the numbers of orphans: messages, and indexed texts, whose conversation neither
@@ -143,11 +140,6 @@ class Contents:
                 for table in ("messages", "turns_fts_docsize")
             )
         return messages, texts
-
-    def activity(self, number: int) -> dict[Key, list[int]]:
-        """Return the facts of a conversation's activity."""
-        with self.index.reading() as connection:
-            return activity_tables.facts(connection, number)
 
     def rows(self, number: int) -> dict[int, MessageRow]:
         """Return the messages of a conversation by id."""
@@ -171,42 +163,11 @@ class Contents:
         row = self.index.row(query, (request_id,))
         return None if row is None else (str(row[0]), str(row[1]))
 
-    def mail(self, number: int) -> set[int]:
-        """Return the Message-IDs that lead to a conversation, as numbers."""
-        return {
-            row[0] for row in self.index.rows("SELECT name FROM mail WHERE number = ?", (number,))
-        }
-
-    def continued(self, number: int) -> str:
-        """Return the conversation that goes on for one, or nothing."""
-        return str(self.index.value("SELECT id FROM continued WHERE number = ?", (number,)) or "")
-
-    def forgotten_deliveries(self) -> int:
-        """Return the number of deliveries into deleted conversations."""
-        return int(self.index.value("SELECT count(*) FROM forgotten"))
-
     def has_words(self, identity: int, text: str) -> bool:
         """Return True if the index has the words of a message's text, or if they are not compared.
         Ask once for each.
         """
         return self._words is None or self._words.has(identity, text)
-
-    # External communications ----------------------------------------------------------------------
-
-    def external_rows(self, number: int) -> list[ExternalMessageRow]:
-        """Return the messages of a communication, in order."""
-        query = f"SELECT {EXTERNAL_MESSAGES.list} FROM external_messages WHERE number = ? ORDER BY sequence"
-        return [_external_message_of(row) for row in self.index.rows(query, (number,))]
-
-    def deliveries(self, number: int) -> dict[tuple[str, str], int]:
-        """Return the line of each delivery of a communication, by its place and the provider's
-        id.
-        """
-        query = (
-            "SELECT place, provider_message_id, sequence FROM external_deliveries WHERE number = ?"
-        )
-        rows = self.index.rows(query, (number,))
-        return {(str(row[0]), str(row[1])): int(row[2]) for row in rows}
 
 
 @dataclass(frozen=True, slots=True)

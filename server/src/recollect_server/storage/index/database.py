@@ -26,12 +26,12 @@ class Database:
     IndexUnavailable: errors of SQLite become that here.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Open or make `conversations.db` in the folder. Raise OSError."""
+    def __init__(self, folder: Path, schema: str = "") -> None:
+        """Open or make `conversations.db` in the folder (see `Writer`). Raise OSError."""
         self.folder = folder
         self.path = folder / NAME
         try:
-            self.writer = Writer(self.path)
+            self.writer = Writer(self.path, schema)
             """Thread that takes changes in, and its queue."""
         except (apsw.Error, ValueError) as error:  # ValueError: the file is of a newer version
             raise IndexUnavailable(str(error)) from error

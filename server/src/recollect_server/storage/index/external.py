@@ -13,6 +13,8 @@ import apsw
 from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.external import (
     Communication,
+    CommunicationFilter,
+    CommunicationSearch,
     Direction,
     Escalation,
     EscalationOpened,
@@ -22,7 +24,6 @@ from recollect_server.domain.external import (
     TrustSet,
     fold,
 )
-from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.storage.index import requests, updates, words
 from recollect_server.storage.index.analysis import indexed_form, plain_form
@@ -35,12 +36,14 @@ from recollect_server.storage.index.columns import (
     load_texts,
 )
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.derived import Erased, Removed
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
-from recollect_server.storage.index.removal import Erased, Removed, WordRemoval
+from recollect_server.storage.index.removal import WordRemoval
 from recollect_server.storage.index.requests import SeenNames
 from recollect_server.storage.index.stored import (
     Condition,
-    LogTable,
+    KindTable,
     Stored,
     conditions,
     listed,
@@ -284,6 +287,7 @@ _IDENTITIES = "(SELECT value ->> 0, value ->> 1 FROM json_each(?))"
 _PLACE = "SELECT sequence, offset, length FROM external_messages"
 _communication_of = COMMUNICATIONS.reader(1)
 _escalation_of = ESCALATIONS.reader()
+_message_of = EXTERNAL_MESSAGES.reader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,16 +301,22 @@ class WordHits:
     total: int
 
 
-class ExternalIndex(LogTable[Communication, CommunicationFilter]):
+class ExternalIndex(KindTable[Communication, CommunicationFilter]):
     """The indexed external communications."""
+
+    kind = Kind.COMMUNICATION
+    names = (
+        "SELECT channel || ' ' || provider_message_id"
+        " FROM external_deliveries JOIN external_communications USING (number)"
+    )
+    """As `former_key_of_delivery` makes them."""
 
     tables = "external_communications c"
     query = f"SELECT c.number, {COMMUNICATIONS.select('c')}, c.bytes, c.lines FROM {tables}"
     settled = False
 
     def __init__(self, database: Database, names: SeenNames) -> None:
-        super().__init__(database)
-        self._names = names
+        super().__init__(database, names)
         self.removal = CommunicationRemoval(database)
 
     def state_of(self, row: Any) -> Communication:
@@ -353,7 +363,7 @@ class ExternalIndex(LogTable[Communication, CommunicationFilter]):
         return self._database.writer.write(
             lambda connection, cursor: take_in(connection, after, lines, changes, cursor),
             updates=len(changes),
-            notice=lambda: Added(after, lines, changes),
+            notice=lambda: Added(Kind.COMMUNICATION, after, lines, changes),
         )
 
     def redact(
@@ -380,7 +390,7 @@ class ExternalIndex(LogTable[Communication, CommunicationFilter]):
             )
             take_in(connection, after, [line], changes, cursor)
 
-        notice = Added(after, [line], changes)
+        notice = Added(Kind.COMMUNICATION, after, [line], changes)
         self.removal.redact(number, after.id, erased, change, len(changes), notice)
 
     # Communications ------------------------------------------------------------------------------
@@ -430,6 +440,23 @@ class ExternalIndex(LogTable[Communication, CommunicationFilter]):
             (number, before, limit),
         )
         return [(row[0], row[1], row[2]) for row in reversed(rows)]
+
+    def rows(self, number: int) -> list[ExternalMessageRow]:
+        """Return the messages of a communication, in order."""
+        query = (
+            f"SELECT {EXTERNAL_MESSAGES.list} FROM external_messages WHERE number = ?"
+            " ORDER BY sequence"
+        )
+        return [_message_of(row) for row in self._rows(query, (number,))]
+
+    def deliveries(self, number: int) -> dict[tuple[str, str], int]:
+        """Return the line of each delivery of a communication, by its place and the provider's
+        id.
+        """
+        query = (
+            "SELECT place, provider_message_id, sequence FROM external_deliveries WHERE number = ?"
+        )
+        return {(str(row[0]), str(row[1])): int(row[2]) for row in self._rows(query, (number,))}
 
     # Escalations ---------------------------------------------------------------------------------
 
@@ -542,3 +569,10 @@ class ExternalIndex(LogTable[Communication, CommunicationFilter]):
 
 def _json_or_none(values: object) -> str | None:
     return None if values is None else dump_json(values)
+
+
+def external_of(index: Index) -> ExternalIndex:
+    """Return the external communications of an index."""
+    table = index.kinds[Kind.COMMUNICATION]
+    assert isinstance(table, ExternalIndex)
+    return table

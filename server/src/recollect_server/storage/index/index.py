@@ -7,20 +7,19 @@ import errno
 import itertools
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
+from typing import Any
 
 import apsw
 import orjson
 
-from recollect_server.domain.activity import facts_of
 from recollect_server.domain.conversation import (
     NO_RECORD,
     Abbreviated,
-    AnchorSet,
     Began,
     Compressed,
     Continued,
@@ -33,97 +32,69 @@ from recollect_server.domain.conversation import (
     TurnMemory,
 )
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.external import Communication
-from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message import Message
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index import requests, words
-from recollect_server.storage.index.activity import ActivityTable
-from recollect_server.storage.index.anchors import AnchorTable
+from recollect_server.storage.index import requests
 from recollect_server.storage.index.columns import CONVERSATIONS
-from recollect_server.storage.index.context_counts import ContextCountTable
 from recollect_server.storage.index.conversations import ConversationTable, Lengths
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.external import ExternalIndex
+from recollect_server.storage.index.derived import Analysis, Derived, Erased, Tables
 from recollect_server.storage.index.file import seal
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.messages import MessageTable, row_of, searchable_text
 from recollect_server.storage.index.migrations import expected_tables
-from recollect_server.storage.index.notes import NoteQueue
-from recollect_server.storage.index.removal import (
-    Erased,
-    Removal,
-    WordRemoval,
-    forget_derived,
-)
+from recollect_server.storage.index.removal import Removal, forget_derived
 from recollect_server.storage.index.requests import RequestTable
-from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Search
-from recollect_server.storage.index.stored import Stored
-from recollect_server.storage.index.turn_memories import TurnMemoryTable
+from recollect_server.storage.index.stored import KindTable
 from recollect_server.storage.index.updates import Added, Update
-from recollect_server.storage.index.words import Entry
-from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.lines import Line, contents_of
 
 
 class Index(Database):
     """The index of one space. Safe to call from any thread.
 
-    Its parts answer queries and write what no transcript says; lines of transcripts come in by
-    `add` and `external.add`.
+    Its parts answer queries and write what no transcript says; lines of conversations come in by
+    `add`, those of other kinds by the table of theirs in `kinds`.
     """
 
-    def __init__(self, folder: Path, numbers_after: int = 0) -> None:
-        """Open or make `conversations.db` in the folder. Raise OSError.
+    def __init__(self, folder: Path, tables: Tables, numbers_after: int = 0) -> None:
+        """Open or make `conversations.db` in the folder, with the tables of features. Raise
+        OSError.
 
         The numbers of new conversations come behind `numbers_after`, and behind all that were used.
         """
-        super().__init__(folder)
+        super().__init__(folder, tables.schema)
+        self.tables = tables
         self._closed = threading.Event()
         try:
             with self.reading() as connection:
                 self._lengths = Lengths(connection)
-                self._names = requests.all_names(connection)
+                self.names = requests.all_names(connection, tables.names)
+                """Names that may be in the index."""
                 last = connection.execute(
                     "SELECT seq FROM sqlite_sequence WHERE name = 'conversations'"
                 ).get
             self._numbers = itertools.count(max(int(last or 0), numbers_after) + 1)
             self.conversations = ConversationTable(self)
             self.messages = MessageTable(self)
-            self.external = ExternalIndex(self, self._names)
-            self.log = IndexLog(self, self.conversations, self.messages, self.external)
+            self.kinds: dict[Kind, KindTable[Any, Any]] = {
+                it.kind: it(self, self.names) for it in tables.kinds
+            }
+            """Logs of the kinds that features bring."""
+            self.log = IndexLog(self, self.conversations, self.messages, self.kinds.values())
         except BaseException:
             self.close()
             raise
-        self.requests = RequestTable(self, self._names)
+        self.requests = RequestTable(self, self.names)
         self.search = Search(self, self._lengths)
-        self.removal = Removal(self, self._lengths)
-        self.notes = NoteQueue(self, self._names)
-        self.anchors = AnchorTable(self)
-        self.routing = Routing(self, self._names)
-        self.context_counts = ContextCountTable(self)
-        self.turn_memories = TurnMemoryTable(self)
-        self.activity = ActivityTable(self)
-
-    def removal_of(self, name: str) -> WordRemoval:
-        """Return the removal of the kind of log that a name is of."""
-        return self.external.removal if is_communication_id(name) else self.removal
-
-    def indexed(self, name: str) -> Stored[Conversation | Communication] | None:
-        """Return what there is of a conversation or a communication."""
-        if is_communication_id(name):
-            return self.external.find(name)
-        return self.conversations.find(name)
+        self.removal = Removal(self, self._lengths, tables)
 
     def stored(self) -> tuple[int, int]:
-        """Return the number of conversations, and the bytes of the logs of conversations and
-        communications.
-        """
-        conversations, stored = self.value(
-            "SELECT count(*), coalesce(sum(bytes), 0)"
-            " + (SELECT coalesce(sum(bytes), 0) FROM external_communications) FROM progress"
-        )
-        return int(conversations), int(stored)
+        """Return the number of conversations, and the bytes of all logs that are indexed."""
+        conversations, stored = self.value("SELECT count(*), coalesce(sum(bytes), 0) FROM progress")
+        return int(conversations), int(stored) + sum(it.bytes() for it in self.kinds.values())
 
     # Additions ------------------------------------------------------------------------------------
 
@@ -137,30 +108,33 @@ class Index(Database):
         time: int,
         failed: Callable[[str], None],
         log: bool = True,
-        mail: Collection[int] = (),
     ) -> tuple[int, int]:
         """Queue the lines that follow what is indexed, to be taken in all or none; every later read
         sees them.
 
         `before` and `after` are the conversation without and with them; `number` is None for one
-        that is not indexed yet. `mail` holds the Message-IDs that the lines name (see
-        `domain.routing.mail_ids_of`). `time` is now, for the update log; `log` False leaves that
-        out (a rebuild: nobody's cursor reaches there). `failed` is called with the reason, from
-        another thread, if they cannot be taken in. Return the conversation's number and the cursor
+        that is not indexed yet. `time` is now, for the update log; `log` False leaves that out (a
+        rebuild: nobody's cursor reaches there). `failed` is called with the reason, from another
+        thread, if they cannot be taken in. Return the conversation's number and the cursor
         of its last update (0: none).
         """
         self.check()
+        tables = self.tables
         own = next(self._numbers) if number is None else number
-        self._names.add_requests(lines)
+        self.names.add_requests(lines)
         updates = updates_of(lines, time) if log else []
-        for name in mail:
-            self._names.add(name)
-        entries: list[words.Entry] | None = None
+        derived = self._derived(after, lines)
+        for names_of in filter(None, map(attrgetter("names_of"), derived)):
+            for name in names_of(contents_of(lines)):
+                self.names.add(name)
+        entries: list[tuple[str, int]] | None = None
         if have_notes_changed(before, after):
             with self.reading(settled=False) as connection:  # only its tokeniser is used
-                entries = words.entries_of_notes(connection, after)
-        build = partial(document_of, own, before, after, lines, updates, mail, entries)
-        notice = Added(after, lines, updates) if updates else None
+                entries = tables.analysis.notes(connection, after)
+        build = partial(
+            document_of, tables.analysis, own, before, after, lines, updates, derived, entries
+        )
+        notice = Added(Kind.CONVERSATION, after, lines, updates) if updates else None
         cursor = self.writer.put(
             own, build, lines[-1].end - lines[0].offset, len(updates), failed, notice
         )
@@ -185,23 +159,41 @@ class Index(Database):
 
         `before` is the conversation as it is indexed, `after` as its transcript is now.
         """
-        entries: list[words.Entry] | None = None
+        tables = self.tables
+        entries: list[tuple[str, int]] | None = None
         if have_notes_changed(before, after):
             with self.reading() as connection:
-                entries = words.entries_of_notes(connection, after)
+                entries = tables.analysis.notes(connection, after)
         updates = updates_of([line], time)
-        self._names.add_requests([line])
+        derived = self._derived(after, [line])
+        self.names.add_requests([line])
         cursors: list[int] = []
 
         def change(connection: apsw.Connection, cursor: int) -> None:
-            document = document_of(number, before, after, [line], updates, (), entries, cursor)
-            forget_derived(connection, number, before, after, erased, document)
+            document = document_of(
+                tables.analysis, number, before, after, [line], updates, derived, entries, cursor
+            )
+            forget_derived(connection, number, before, after, erased, tables.derived, document)
             cursors.append(cursor + len(updates))
 
-        notice = Added(after, [line], updates)
+        notice = Added(Kind.CONVERSATION, after, [line], updates)
         self.removal.redact(number, after.id, erased, change, len(updates), notice)
         self._lengths.set(number, after.text_bytes, 0)
         return cursors[0]
+
+    def _derived(self, after: Conversation, lines: list[Line]) -> list[Derived]:
+        """Return the tables that lines of a conversation concern."""
+        kinds: set[type] = set()
+        for line in lines:
+            if line.entry is not None:
+                kinds.add(type(line.entry.content))
+        concerned: list[Derived] = []
+        for it in self.tables.derived:
+            if it.channel in ("", after.channel) and not (
+                it.contents and it.contents.isdisjoint(kinds)
+            ):
+                concerned.append(it)  # noqa: PERF401 - a comprehension is one call more
+        return concerned
 
     def settle(self) -> None:
         """Wait until everything that was added before is taken in, or was refused and its `failed`
@@ -230,7 +222,7 @@ class Index(Database):
                 row[0]
                 for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
             }
-            if missing := expected_tables() - tables:
+            if missing := expected_tables(self.tables.schema) - tables:
                 return f"tables are missing: {', '.join(sorted(missing))}"
             if connection.execute(
                 "SELECT 1 FROM conversations WHERE number NOT IN (SELECT number FROM progress) LIMIT 1"
@@ -335,25 +327,24 @@ _LOGGED = (
 
 
 def document_of(
+    analysis: Analysis,
     number: int,
     before: Conversation | None,
     after: Conversation,
     lines: list[Line],
     updates: list[Update],
-    mail: Collection[int],
-    words: list[Entry] | None,
+    derived: Iterable[Derived],
+    words: list[tuple[str, int]] | None,
     cursor: int,
 ) -> str:
     """Return the document for these lines of a conversation.
 
-    `before` and `after` are the conversation without and with them; `mail` the Message-IDs that
-    they name; `words` those of its notes, where they changed; `cursor` is the one before that of
-    the first of the `updates`.
+    `before` and `after` are the conversation without and with them; `derived` the tables of
+    features that they concern; `words` those of its notes, where they changed; `cursor` is the
+    one before that of the first of the `updates`.
     """
     # A new index reads a whole transcript at once: one that ends up unindexed never gets words.
     is_wordless = before is None and after.unindexed
-    contents = [line.entry.content for line in lines if line.entry is not None]
-    facts = facts_of(before, after, contents)
     notes = (after.abbreviation, after.compression_summary)
     old_notes = (before.abbreviation, before.compression_summary) if before else ("", "")
     records = (after.abbreviation_record, after.title_record)
@@ -361,11 +352,13 @@ def document_of(
         (before.abbreviation_record, before.title_record) if before else (NO_RECORD, NO_RECORD)
     )
     name, old_name = after.party.contact_name, before.party.contact_name if before else ""
-    continued = [it.conversation_id for it in contents if isinstance(it, Continued)]
-    sections = {
+    sections: dict[str, object] = {
         "conversation": (number, *CONVERSATIONS.values(after)),
         "messages": [
-            (*row_of(number, line, message), "" if is_wordless else searchable_text(message))
+            (
+                *row_of(number, line, message),
+                "" if is_wordless else searchable_text(analysis, message),
+            )
             for line in lines
             if line.entry is not None and isinstance(message := line.entry.content, Message)
         ],
@@ -378,26 +371,16 @@ def document_of(
         ],
         "progress": (lines[0].offset, lines[-1].end, lines[-1].sequence),
         "wordless": lines[-1].sequence if is_wordless else None,
-        "activity": [(*key, *counters) for key, counters in facts.items()] or None,
         "notes": notes if notes != old_notes else None,
         "records": [value for it in records for value in (it.writer, it.model, it.time)]
         if records != old_records
         else None,
         "words": words,
-        "anchors": [
-            (line.sequence, it.key, it.value, it.confidence, it.sequence, it.time)
-            for line in lines
-            if line.entry is not None and isinstance(it := line.entry.content, AnchorSet)
-        ]
-        or None,
-        "turnMemories": [
-            (it.turn, it.tier, it.summary) for it in contents if isinstance(it, TurnMemory)
-        ]
-        or None,
         "contactName": name if name not in ("", old_name) else None,
-        "mail": list(mail) or None,
-        "continued": continued[-1] if continued else None,
     }
+    contents = contents_of(lines)
+    for it in derived:
+        sections |= it.sections(before, after, lines, contents)
     # A trigger takes a section that is there, were it null.
     present = {key: section for key, section in sections.items() if section is not None}
     return orjson.dumps(present).decode()

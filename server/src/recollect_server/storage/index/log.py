@@ -1,20 +1,20 @@
 """The log of changes: read by position, announced as it grows, and kept within bounds."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import apsw
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.external import Communication
 from recollect_server.domain.filters import Filter
 from recollect_server.storage.index import updates
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import ConversationTable
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.index.messages import MessageTable, Place
+from recollect_server.storage.index.stored import KindTable
 from recollect_server.storage.logs.kinds import Kind
 
 
@@ -27,7 +27,7 @@ class Changes:
     more: bool
     """True if there may be more changes behind the last of the rows."""
     rows: list[UpdateRow]
-    states: Mapping[int, Conversation | Communication]
+    states: Mapping[int, Any]
     """Those of the rows, by number, but for deleted ones."""
     starts: dict[int, Place]
     """By number, the message at or before the first line of the log's rows: where to begin to read.
@@ -57,12 +57,12 @@ class IndexLog:
         database: Database,
         conversations: ConversationTable,
         messages: MessageTable,
-        external: ExternalIndex,
+        kinds: Iterable[KindTable[Any, Any]],
     ) -> None:
         self._database = database
         self._conversations = conversations
         self._messages = messages
-        self._external = external
+        self._kinds = {it.kind: it for it in kinds}
         self.epoch = ""
         """Names this index among those that were made: a cursor of another one means nothing
         here.
@@ -134,9 +134,8 @@ class IndexLog:
 
         Lines that are queued and not written yet are not among them; they are delivered later.
         """
-        is_external = kind is Kind.COMMUNICATION
-        logs = self._external if is_external else self._conversations
-        messages = self._external if is_external else self._messages
+        other = self._kinds.get(kind)
+        logs, messages = other or self._conversations, other or self._messages
         with self._database.moment() as connection:
             last = updates.last(connection)
             rows = updates.after(connection, cursor, kind, limit)
@@ -209,7 +208,7 @@ class IndexLog:
 
 
 def _within(
-    rows: list[UpdateRow], messages: MessageTable | ExternalIndex, max_bytes: int
+    rows: list[UpdateRow], messages: MessageTable | KindTable[Any, Any], max_bytes: int
 ) -> list[UpdateRow]:
     """Return the first of these changes whose messages have `max_bytes` together, at least one."""
     total = 0

@@ -19,9 +19,9 @@ from recollect_server.domain.ids import (
     sequence_of,
 )
 from recollect_server.domain.message import Message
-from recollect_server.storage.index.analysis import indexed_form, plain_form
 from recollect_server.storage.index.columns import MessageRow, dump_json
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.derived import Analysis
 from recollect_server.storage.logs.lines import Line
 
 Place = tuple[int, int, int]
@@ -36,19 +36,19 @@ _PLACE = f"id & {MAX_LINES}, offset, length"
 _NO_TURN = 1 << 31  # higher than any turn
 
 
-def searchable_text(message: Message) -> str:
+def searchable_text(analysis: Analysis, message: Message) -> str:
     """Return the text of a message that is indexed: its sender's name, if it has one, and its
     content.
 
     The bare role is left out: it would stand in every message and find none.
     """
-    return searchable(message.sender, message.content)
+    return searchable(analysis, message.sender, message.content)
 
 
-def searchable(sender: str, content: str) -> str:
+def searchable(analysis: Analysis, sender: str, content: str) -> str:
     """Return the indexed text of a message of which no more is known."""
-    text = indexed_form(content)
-    return f"{plain_form(sender)}: {text}" if sender else text
+    text = analysis.form(content)
+    return f"{analysis.plain(sender)}: {text}" if sender else text
 
 
 def row_of(number: int, line: Line, message: Message) -> MessageRow:

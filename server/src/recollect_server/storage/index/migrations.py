@@ -14,9 +14,8 @@ import apsw
 from recollect_server.domain.conversation import RULE
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.message import Role
-from recollect_server.storage.index import activity_tables
-from recollect_server.storage.index.analysis import TOKENIZER
 from recollect_server.storage.index.columns import REQUESTS, take_in_trigger
+from recollect_server.storage.index.tokens import TOKENIZER
 from recollect_server.storage.logs.kinds import Kind
 
 OLDEST = 30
@@ -263,7 +262,6 @@ _TABLES = f"""
     CREATE TRIGGER take_in_wordless INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.wordless' IS NOT NULL BEGIN
         INSERT OR REPLACE INTO wordless VALUES(NEW.document ->> '$.conversation[0]', NEW.document ->> '$.wordless');
     END;
-    {activity_tables.TABLES}
 """
 
 
@@ -365,9 +363,9 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
 """The steps behind `OLDEST`."""
 
 
-def migrate(connection: apsw.Connection) -> None:
+def migrate(connection: apsw.Connection, schema: str = "") -> None:
     """Take the steps that are missing, each in a transaction; a new file gets the tables of all
-    steps at once.
+    steps at once, and those that the statements of `schema` make.
 
     Raises apsw.Error; ValueError for an index that is newer, or older than `OLDEST`.
     """
@@ -375,7 +373,7 @@ def migrate(connection: apsw.Connection) -> None:
     if version == 0 and not connection.execute("SELECT count(*) FROM sqlite_schema").get:
         # The steps take twenty times as long as the copy, and every new space begins with this.
         template = apsw.Connection(":memory:")
-        template.deserialize("main", _empty_index())
+        template.deserialize("main", _empty_index(schema))
         with connection.backup("main", template, "main") as copy:
             copy.step(-1)
         template.close()
@@ -400,12 +398,12 @@ def _take_steps(connection: apsw.Connection, version: int) -> None:
 
 
 @cache
-def _empty_index() -> bytes:
+def _empty_index(schema: str) -> bytes:
     """Return the file of an index without any rows, and without an epoch: two files must not share
     one.
     """
     connection = apsw.Connection(":memory:")
-    connection.execute(_TABLES)
+    connection.execute(_TABLES + schema)
     connection.execute("INSERT INTO identity VALUES('epoch', '')")
     _take_steps(connection, OLDEST)
     file = connection.serialize("main")
@@ -414,10 +412,10 @@ def _empty_index() -> bytes:
 
 
 @cache
-def expected_tables() -> frozenset[str]:
+def expected_tables(schema: str = "") -> frozenset[str]:
     """Return the names of all tables that a whole index of this version has."""
     connection = apsw.Connection(":memory:")
-    connection.deserialize("main", _empty_index())
+    connection.deserialize("main", _empty_index(schema))
     rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     connection.close()
     return frozenset(str(row[0]) for row in rows)

@@ -20,6 +20,7 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import condition_of
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import look
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import SeenNames
 
 _REASONS = 3  # that are shown
@@ -385,3 +386,8 @@ def _note_state(connection: apsw.Connection) -> NoteState:
     failures = tuple((str(row[0]), str(row[1])) for row in shown)
     reasons = "; ".join(list(failed)[:_REASONS])
     return NoteState(int(without), sum(failed.values()), reasons, failures)
+
+
+def notes_of(index: Index) -> NoteQueue:
+    """Return the queue of notes of an index."""
+    return NoteQueue(index, index.names)

@@ -7,9 +7,9 @@ index's own: another index has another order.
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from recollect_server.domain.conversation import Conversation, MessagesRedacted
-from recollect_server.domain.external import Communication
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
@@ -105,7 +105,7 @@ class IndexOrder:
                 rows.append(_deleted(row))
             elif (state := changes.states.get(row.number)) is not None:
                 own = [it for it in lines[row.number] if row.first <= it.sequence <= row.last]
-                rows.append(_change(row.cursor, row.time, state, own))
+                rows.append(_change(row.cursor, row.time, kind, state, own))
         end = changes.last + 1
         if changes.more and changes.rows:
             end = changes.rows[-1].cursor + 1
@@ -240,13 +240,11 @@ def _changes(cursor: int, notice: object) -> list[OrderedChange]:
     changes: list[OrderedChange] = []
     for at, (time, first, last) in enumerate(notice.updates, start=cursor + 1):
         lines = [line for line in notice.lines if first <= line.sequence <= last]
-        changes.append(_change(at, time, notice.state, lines))
+        changes.append(_change(at, time, notice.kind, notice.state, lines))
     return changes
 
 
-def _change(
-    number: int, time: int, state: Conversation | Communication, lines: list[Line]
-) -> OrderedChange:
+def _change(number: int, time: int, kind: Kind, state: Any, lines: list[Line]) -> OrderedChange:
     """Return a change that wrote lines, or of which none can be read any more."""
     last = lines[-1].entry if lines else None
     is_redaction = last is not None and isinstance(last.content, MessagesRedacted)
@@ -256,7 +254,7 @@ def _change(
         number=0,
         tag=0,
         log=state.id,
-        kind=Kind.CONVERSATION if isinstance(state, Conversation) else Kind.COMMUNICATION,
+        kind=kind,
         action=Action.REDACT if is_redaction else Action.APPEND,
         start=start,
         until=until,

@@ -22,9 +22,8 @@ index (some 40 MiB/s). 200,000 messages took 310 s by the first way and take 6 s
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import apsw
@@ -42,26 +41,23 @@ from recollect_server.domain.ids import (
 from recollect_server.domain.message import Message
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.gaps import Wiped
-from recollect_server.storage.index import activity_tables, updates
+from recollect_server.storage.index import updates
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.derived import Derived, Erased, Removed, Tables
 from recollect_server.storage.index.file import patience
 from recollect_server.storage.index.messages import searchable, searchable_text
-from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line, spoken
+from recollect_server.storage.logs.lines import spoken
 from recollect_server.storage.logs.redaction import ANY_HASH
 
 Words = tuple[int, str]
 """Line of a message, and its text as it was indexed."""
 
-Removed = dict[str, int]
-"""Number of entries removed, by place."""
-
 _HANGING = (
-    "conversations", "notes", "topics", "progress", "anchors", "mail", "continued", "contact_names",
-    "notes_words", "note_records", "note_refusals", "notes_wanted", "turn_memories",
+    "conversations", "notes", "topics", "progress", "contact_names", "notes_words", "note_records",
+    "note_refusals", "notes_wanted",
 )  # fmt: skip
 """Tables that have rows of a conversation which its removal begins with. Those of `participants` go
 with the row in `conversations`, which names them.
@@ -77,23 +73,6 @@ _STEP = 0.08  # seconds that one step of a merge should take
 _MERGED = 2  # changes: a merge that makes fewer had nothing to do
 _LOG_PATIENCE = 100  # milliseconds that cutting the log waits for a reader, while other writes wait
 _LOG_TRIES = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Erased:
-    """Contents of the index that a redaction takes out."""
-
-    changed: Collection[tuple[AnyContent, Line]]
-    """Each line that says something else now: its content before, and the line as it is."""
-    requests: Collection[str]
-    """Requests whose payload is not known any more."""
-    mail: Collection[int] = ()
-    """Message-IDs that still lead to the conversation."""
-
-    def now(self, kind: type[Any]) -> list[Any]:
-        """Return what the lines say now that said something of a kind."""
-        contents = ((before, line.entry) for before, line in self.changed)
-        return [it.content for before, it in contents if it and isinstance(before, kind)]
 
 
 class WordRemoval(ABC):
@@ -346,9 +325,10 @@ class Removal(WordRemoval):
     prefix = ""
     message = Message
 
-    def __init__(self, database: Database, lengths: Lengths) -> None:
+    def __init__(self, database: Database, lengths: Lengths, tables: Tables) -> None:
         super().__init__(database)
         self._lengths = lengths
+        self._tables = tables
 
     def begin(self, number: int, name: str, time: int) -> Removed:
         """Remove the conversation's row."""
@@ -361,12 +341,13 @@ class Removal(WordRemoval):
             rows.append(
                 updates.deleted(cursor + 1, number, Kind.CONVERSATION, time, name, channel or "")
             )
-            anchors = connection.execute(
-                "SELECT count(*) FROM anchors WHERE number = ?", (number,)
-            ).get
-            for table in _HANGING:
+            removed: Removed = {}
+            tables = list(_HANGING)
+            for it in self._tables.derived:
+                removed |= it.count(connection, number)
+                tables += it.hanging
+            for table in tables:
                 connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
-            removed = {"anchors": anchors} if anchors else {}
             removed["conversations"] = 1
             connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, name))
             updates.add(connection, rows[-1])
@@ -377,8 +358,8 @@ class Removal(WordRemoval):
         return removed
 
     def remove_history(self, number: int, name: str) -> Removed:
-        """Remove the conversation's entries in the update log, its requests, and what it added to
-        sums of activity.
+        """Remove the conversation's entries in the update log, its requests, and what
+        features derived from it.
         """
         removed = {
             "updates": self._in_parts(
@@ -386,7 +367,9 @@ class Removal(WordRemoval):
             )
         }
         removed |= super().remove_history(number, name)
-        self._in_parts(lambda connection, _: activity_tables.remove(connection, number))
+        self._in_parts(
+            lambda connection, _: sum(it.remove(connection, number) for it in self._tables.derived)
+        )
         return removed
 
     def find(self, name: str) -> int | None:
@@ -399,11 +382,11 @@ class Removal(WordRemoval):
     def text_of(self, raw: bytes, sequence: int) -> str | None:
         """Return the text of a message as it was indexed, by its line; None of a damaged line."""
         text = spoken(raw, sequence)
-        return None if text is None else searchable(*text)
+        return None if text is None else searchable(self._tables.analysis, *text)
 
     def searchable(self, message: Message) -> str:
         """Return the text of a message as it is indexed."""
-        return searchable_text(message)
+        return searchable_text(self._tables.analysis, message)
 
     def remove_messages(self, number: int, messages: list[Words], *, mark: bool = False) -> None:
         """Remove messages of a conversation, and count them out."""
@@ -497,6 +480,7 @@ def forget_derived(
     before: Conversation,
     after: Conversation,
     erased: Erased,
+    derived: Iterable[Derived],
     document: str,
 ) -> None:
     """Take what was derived from redacted messages out of the tables, and take in the document of
@@ -507,21 +491,8 @@ def forget_derived(
         "UPDATE messages SET tokens = ? WHERE id = ?",
         [(message_tokens(it), message_id(number, it.sequence)) for it in messages],
     )
-    events = [it.sequence for before, it in erased.changed if not isinstance(before, Message)]
-    connection.execute(
-        "DELETE FROM anchors WHERE number = ? AND line IN (SELECT value FROM json_each(?))",
-        (number, orjson.dumps(events).decode()),
-    )
-    turns = orjson.dumps([it.turn_number for it in messages]).decode()
-    connection.execute(
-        "UPDATE turn_memories SET summary = ''"
-        " WHERE number = ? AND turn IN (SELECT value FROM json_each(?))",
-        (number, turns),
-    )
-    connection.execute(
-        "DELETE FROM mail WHERE number = ? AND name NOT IN (SELECT value FROM json_each(?))",
-        (number, orjson.dumps(list(erased.mail)).decode()),
-    )
+    for it in derived:
+        it.forget(connection, number, erased)
     if not after.party.contact_name:
         connection.execute("DELETE FROM contact_names WHERE number = ?", (number,))
     if after.compressed_through < before.compressed_through:

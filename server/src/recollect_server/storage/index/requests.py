@@ -2,13 +2,13 @@
 
 import mmap
 import threading
+from collections.abc import Iterable
 
 import apsw
 
 from recollect_server.storage.index.columns import REQUESTS, KnownRequest
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.received import former_key_of_delivery
 
 _BITS = 32  # of the Bloom filters, for each name
 _LEAST_NAMES = 1 << 12  # 16 KiB: a server has many spaces, and most of them are small
@@ -89,24 +89,16 @@ def _places(value: int, size: int) -> tuple[int, int, int, int]:
     return one % size, (one + other) % size, (one + 2 * other) % size, (one + 3 * other) % size
 
 
-def all_names(connection: apsw.Connection) -> SeenNames:
-    """Return the names in the index: ids of requests, Message-IDs, hashes of forgotten deliveries,
-    channels and ids of third parties' ones.
+def all_names(connection: apsw.Connection, queries: Iterable[str]) -> SeenNames:
+    """Return the names in the index: ids of requests, and those of features' tables, by the queries
+    of them.
     """
-    tables = ("requests", "forgotten", "external_deliveries", "mail")
-    names = SeenNames(
-        sum(int(connection.execute(f"SELECT count(*) FROM {table}").get) for table in tables)
-    )
-    for (text,) in connection.execute(
-        "SELECT request_id FROM requests UNION ALL SELECT key FROM forgotten"
-    ):
-        names.add(text)
-    for channel, delivered in connection.execute(
-        "SELECT channel, provider_message_id FROM external_deliveries JOIN external_communications USING (number)"
-    ):
-        names.add(former_key_of_delivery(channel, delivered))
-    for (name,) in connection.execute("SELECT name FROM mail"):
-        names.add(name)
+    queries = ["SELECT request_id FROM requests", *queries]
+    counts = (connection.execute(f"SELECT count(*) FROM ({it})").get for it in queries)
+    names = SeenNames(sum(map(int, counts)))
+    for query in queries:
+        for (name,) in connection.execute(query):
+            names.add(name)
     return names
 
 

@@ -1,16 +1,22 @@
 """Routes of channels' messages, as the index knows them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 import orjson
 
-from recollect_server.domain.routing import Place
+from recollect_server.domain.addresses import EMAIL
+from recollect_server.domain.conversation import CommandRun, Continued, Conversation
+from recollect_server.domain.message import Message
+from recollect_server.domain.routing import Place, mail_ids_of
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.derived import Derived, Erased, Expected
 from recollect_server.storage.index.file import look
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import SeenNames
+from recollect_server.storage.logs.lines import Line, contents_of
 
 _LEDGER = "forgotten_bytes"  # in `identity`: how much of the ledger is in the table
 _MAX_LIMITED = 1000  # senders that are named at the most
@@ -103,6 +109,83 @@ class Routing:
             )
 
         self._database.write(job)
+
+
+def routing_of(index: Index) -> Routing:
+    """Return the routes that an index knows."""
+    return Routing(index, index.names)
+
+
+def _mail_sections(
+    _before: Conversation | None,
+    _after: Conversation,
+    _lines: list[Line],
+    contents: list[object],
+) -> Mapping[str, object]:
+    return {"mail": list(mail_ids_of(contents)) or None}
+
+
+def _forget_mail(connection: apsw.Connection, number: int, erased: Erased) -> None:
+    left = mail_ids_of(contents_of(erased.lines))
+    connection.execute(
+        "DELETE FROM mail WHERE number = ? AND name NOT IN (SELECT value FROM json_each(?))",
+        (number, orjson.dumps(list(left)).decode()),
+    )
+
+
+def _mail_differences(expected: Expected) -> Iterator[str]:
+    is_mail = expected.state is not None and expected.state.channel == EMAIL
+    mail = mail_ids_of(contents_of(expected.lines)) if is_mail else set()
+    rows = expected.database.rows("SELECT name FROM mail WHERE number = ?", (expected.number,))
+    if {row[0] for row in rows} != mail:
+        yield "the index leads other messages to it than the transcript"
+
+
+MAIL = Derived(
+    sections=_mail_sections,
+    contents=frozenset({Message, CommandRun}),
+    channel=EMAIL,
+    hanging=("mail",),
+    names="SELECT name FROM mail UNION ALL SELECT key FROM forgotten",
+    names_of=mail_ids_of,
+    forget=_forget_mail,
+    differences=_mail_differences,
+)
+"""Conversations by the Message-IDs that lead to them. Its names are those of forgotten
+deliveries too.
+"""
+
+
+def _successor(contents: list[object]) -> str:
+    """Return the conversation that goes on for one, by what it says; empty: none does."""
+    names = [it.conversation_id for it in contents if isinstance(it, Continued)]
+    return names[-1] if names else ""
+
+
+def _continued_sections(
+    _before: Conversation | None,
+    _after: Conversation,
+    _lines: list[Line],
+    contents: list[object],
+) -> Mapping[str, object]:
+    return {"continued": _successor(contents) or None}
+
+
+def _continued_differences(expected: Expected) -> Iterator[str]:
+    query = "SELECT id FROM continued WHERE number = ?"
+    if (expected.database.value(query, (expected.number,)) or "") != _successor(
+        contents_of(expected.lines)
+    ):
+        yield "the index leads other messages to it than the transcript"
+
+
+CONTINUED = Derived(
+    sections=_continued_sections,
+    contents=frozenset({Continued}),
+    hanging=("continued",),
+    differences=_continued_differences,
+)
+"""Conversations that go on for others."""
 
 
 @dataclass(frozen=True, slots=True)

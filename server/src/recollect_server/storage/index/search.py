@@ -21,11 +21,12 @@ from recollect_server.domain.ids import (
     sequence_of,
 )
 from recollect_server.storage.index import words
-from recollect_server.storage.index.analysis import Word, words_of
+from recollect_server.storage.index.analysis import words_of
 from recollect_server.storage.index.conversations import Lengths, condition_of
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.postings import KeywordScores
+from recollect_server.storage.index.tokens import Word
 from recollect_server.storage.index.words import NotesScores, QueryTerms, Term
 from recollect_server.storage.ranking import starts
 

@@ -7,15 +7,24 @@ are pairs of a condition and the value that it is about (`conditions`).
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.external import Communication
 from recollect_server.storage.index.columns import dump_json
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.requests import SeenNames
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.lines import Place
+
+
+class LogState(Protocol):
+    """State of a log of any kind."""
+
+    @property
+    def id(self) -> str: ...
+
 
 StateOut = TypeVar("StateOut", covariant=True)
-State = TypeVar("State", bound=Conversation | Communication)
+State = TypeVar("State", bound=LogState)
 Chosen = TypeVar("Chosen")
 
 Condition = tuple[str, object]
@@ -25,7 +34,7 @@ nothing is asked. A condition without a question mark takes none.
 
 
 class Size(NamedTuple):
-    """A conversation or a communication, and the bytes of its transcript."""
+    """A log, and the bytes of its transcript."""
 
     id: str
     channel: str
@@ -135,7 +144,31 @@ class LogTable(ABC, Generic[State, Chosen]):
         every = map(self.stored_of, self._rows(query, (dump_json(list(numbers)),)))
         return {it.number: it.state for it in every}
 
+    def bytes(self) -> int:
+        """Return the bytes of all transcripts that are indexed."""
+        return int(self._rows(f"SELECT coalesce(sum(bytes), 0) FROM {self.tables}")[0][0])
+
     def progress(self) -> dict[str, tuple[int, int]]:
         """Return the indexed length of every transcript by its log: bytes and lines."""
         rows = self._rows(f"SELECT c.id, bytes, lines FROM {self.tables}")
         return {row[0]: (row[1], row[2]) for row in rows}
+
+
+class KindTable(LogTable[State, Chosen]):
+    """The logs of a kind that a feature brings, with their messages."""
+
+    kind: ClassVar[Kind]
+    names: ClassVar[str] = ""
+    """Query of the names that `SeenNames` is to have of them."""
+
+    def __init__(self, database: Database, names: SeenNames) -> None:
+        super().__init__(database)
+        self._names = names
+
+    @abstractmethod
+    def newest_through(self, number: int, sequence: int) -> Place | None:
+        """Return the place of the newest message at or before a line, or None."""
+
+    @abstractmethod
+    def bytes_of_lines(self, number: int, first: int, last: int) -> int:
+        """Return how many bytes the messages of these lines have."""

@@ -1,13 +1,18 @@
 """Tiers and summaries that callers recorded of turns."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
+import apsw
 import orjson
 
-from recollect_server.domain.conversation import TurnMemory
+from recollect_server.domain.conversation import Conversation, TurnMemory
+from recollect_server.domain.message import Message
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.derived import Derived, Erased, Expected
 from recollect_server.storage.index.messages import TurnName
+from recollect_server.storage.logs.lines import Line, contents_of
 
 _RECORDED = "(tier > 0 OR octet_length(summary) > 0)"  # what was taken back keeps its row
 
@@ -47,3 +52,40 @@ class TurnMemoryTable:
         )
         rows = self._database.rows(query, (orjson.dumps(list(names)).decode(),))
         return {(row[0], row[1]): row[2] for row in rows}
+
+
+def _sections(
+    _before: Conversation | None,
+    _after: Conversation,
+    _lines: list[Line],
+    contents: list[object],
+) -> Mapping[str, object]:
+    memories = [(it.turn, it.tier, it.summary) for it in contents if isinstance(it, TurnMemory)]
+    return {"turnMemories": memories or None}
+
+
+def _forget(connection: apsw.Connection, number: int, erased: Erased) -> None:
+    turns = orjson.dumps([it.turn_number for it in erased.now(Message)]).decode()
+    connection.execute(
+        "UPDATE turn_memories SET summary = ''"
+        " WHERE number = ? AND turn IN (SELECT value FROM json_each(?))",
+        (number, turns),
+    )
+
+
+def _differences(expected: Expected) -> Iterator[str]:
+    recorded = {it.turn: it for it in contents_of(expected.lines) if isinstance(it, TurnMemory)}
+    indexed = TurnMemoryTable(expected.database).of(expected.number)
+    if {it.turn: it for it in indexed} != {
+        turn: replace(it, time=0) for turn, it in recorded.items() if it.is_set
+    }:
+        yield "the index has other tiers or summaries of turns than the transcript"
+
+
+TURN_MEMORIES = Derived(
+    sections=_sections,
+    contents=frozenset({TurnMemory}),
+    hanging=("turn_memories",),
+    forget=_forget,
+    differences=_differences,
+)

@@ -7,12 +7,11 @@ what a deleted log had.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import apsw
 import orjson
 
-from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.external import Communication
 from recollect_server.storage.index.columns import UPDATES, UpdateRow
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
@@ -27,7 +26,8 @@ class Added:
     log.
     """
 
-    state: Conversation | Communication
+    kind: Kind
+    state: Any
     lines: list[Line]
     updates: list[Update]
 

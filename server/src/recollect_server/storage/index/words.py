@@ -43,9 +43,11 @@ from recollect_server.storage.index.analysis import (
     MARKERS,
     forms,
     indexed_form,
+    plain_form,
     stems_of_forms,
-    tokens,
 )
+from recollect_server.storage.index.derived import Analysis
+from recollect_server.storage.index.tokens import tokens
 from recollect_server.storage.ranking import K1, highest, rarity
 
 _MAX_TERMS = 128
@@ -697,3 +699,7 @@ def scores_of_notes(
     best = np.sort(highest(scores, most))
     of_all = set.intersection(*titled.values()) if len(titled) >= _LEAST_TERMS else set[int]()
     return NotesScores(distinct[best], scores[best], np.array(sorted(of_all), np.int64))
+
+
+ANALYSIS = Analysis(indexed_form, plain_form, entries_of_notes)
+"""Analysis by the language that a text is guessed to be in."""

@@ -76,8 +76,9 @@ class Writer:
     something or waits for it gets IndexUnavailable if it is refused or the writer has stopped.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open or create the file. Raises apsw.Error if it is not a database, ValueError if it is
+    def __init__(self, path: Path, schema: str = "") -> None:
+        """Open or create the file; the statements of `schema` make tables of features in a new
+        one. Raises apsw.Error if it is not a database, ValueError if it is
         of a newer version.
         """
         self.path = path
@@ -116,7 +117,7 @@ class Writer:
         try:
             self.gaps = Gaps(self._writer)
             """Gaps of the file's pages. Used in the writer's thread."""
-            migrate(self._writer)
+            migrate(self._writer, schema)
             self._inode = path.stat().st_ino
             self._cursor = update_log.last(self._writer)
         except BaseException:

@@ -23,9 +23,10 @@ others) have the same lines.
 `store` is the contract of a log store, which is all that the layers above know; `folder` keeps it
 on files, with `files`, `writer`, `reader` and `repair`, which no other package imports but for
 tools that are about files. `entries` declares what a line of each type says, by `codec`; `lines`
-turns an entry into a line and back, and knows the line's place and log. `ledger` is a log that no
-conversation has; `received` what is kept there of deliveries, `anchors` the one ledger that is
-replaced where something is to be forgotten.
+turns an entry into a line and back, and knows the line's place and log; `communications` and
+`threads` are what features register of their kinds of logs. `ledger` is a log that no conversation
+has; `received` what is kept there of deliveries, `anchors` the one ledger that is replaced where
+something is to be forgotten.
 
 `index` imports it for what a line says; it imports nothing of `index`.
 """

@@ -126,12 +126,14 @@ class Codec(Generic[T]):
         head: Mapping[str, str] | None = None,
         parts: Mapping[str, type] | None = None,
         numbered: str = "",
+        text: str = "",
     ) -> None:
         """`head` are members that say which type it is. `parts` are the types of attributes that
         are objects themselves, and whose fields stand among the others, by name. `numbered` is the
-        attribute that has the number of the line.
+        attribute that has the number of the line, and `text` the member that a redaction removes.
         """
         self.kind = kind
+        self.text = text
         self.head = dict(head or {})
         self._fields = fields
         self._names: dict[str, Any] = {"kind": kind}

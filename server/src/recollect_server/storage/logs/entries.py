@@ -1,16 +1,17 @@
 """Entries of logs, which is what a line can say, as the members of their lines: each field of each
 type is declared here, once, in the order of the members in a line.
 
-Those of conversations, of external communications and of threads have nothing in common, so that
-nothing of a third party can come into a conversation, not even by a file in the wrong folder: each
-kind of log passes over the entries of the others.
+A kind of log registers its `Vocabulary`; that of conversations is here. Those of different kinds
+have nothing in common but what they say, so that nothing of a third party can come into a
+conversation, not even by a file in the wrong folder: each kind of log passes over the entries of
+the others.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
-from recollect_server.domain.checkpoint import RecordPut, RecordsRemoved, ThreadBegan, ThreadContent
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorForgotten,
@@ -18,7 +19,6 @@ from recollect_server.domain.conversation import (
     Began,
     CommandRun,
     Compressed,
-    Content,
     Continued,
     ConversationUnindexed,
     MessagesRedacted,
@@ -30,23 +30,10 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     TurnMemory,
 )
-from recollect_server.domain.external import (
-    CommunicationBegan,
-    Direction,
-    EmailHeaders,
-    EscalationOpened,
-    EscalationResolved,
-    ExternalContent,
-    ExternalMessage,
-    Provenance,
-    Trust,
-    TrustSet,
-)
-from recollect_server.domain.ids import is_communication_id
+from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Attachment, Message, Redaction, Role, ToolCall, Usage
 from recollect_server.storage.logs.codec import (
     ARRIVAL,
-    BYTES,
     FLAG,
     NAMES,
     NUMBER,
@@ -70,7 +57,37 @@ class Unknown:
     """A whole, undamaged line that this version does not know: kept, and passed over."""
 
 
-AnyContent = Content | ExternalContent | ThreadContent | Unknown
+Redact = Callable[[Any, bytes, Collection[int], Redaction], bytes]
+"""Returns the line of an entry without the text of the messages of these lines: the entry, its
+line, the lines, and who redacted them when. It is as long as it was.
+"""
+
+
+def _unchanged(_entry: Any, raw: bytes, _sequences: Collection[int], _by: Redaction) -> bytes:
+    return raw
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Entries of one kind of log."""
+
+    is_name: Callable[[str], bool]
+    """Tells whether a text is the name of such a log."""
+    begins: type
+    """Entry of a first line."""
+    log_of: Callable[[Any], str]
+    """Returns the name of the log that such an entry begins."""
+    codecs: tuple[Codec[Any], ...]
+    """Codecs of its entries, but for those that it shares."""
+    shared: tuple[type, ...] = ()
+    """Entries that another kind declares and this one has too."""
+    redact: Redact = _unchanged
+    contents: tuple[type, ...] = field(init=False)
+    """Types of its entries."""
+
+    def __post_init__(self) -> None:
+        contents = (*(it.kind for it in self.codecs), *self.shared, Unknown)
+        object.__setattr__(self, "contents", contents)
 
 
 _TURN = number((1 << 31) - 1)
@@ -88,8 +105,8 @@ _ATTACHMENT = Codec(
     Field("uri", TEXT),
     Field("bytesLength", NUMBER, "bytes_length", 0),
 )
-_ATTACHMENTS = Field("attachments", _ATTACHMENT.values, default=())
-_ARRIVED = Field("arrived", ARRIVAL, default=0)
+ATTACHMENTS = Field("attachments", _ATTACHMENT.values, default=())
+ARRIVED = Field("arrived", ARRIVAL, default=0)
 
 ERASED = "erased"
 """Member of a line whose text was removed; it has the room of what was there."""
@@ -113,7 +130,8 @@ def note_of(redaction: Redaction) -> str:
     return f"{digits or '-'} {redaction.by}".rstrip()
 
 
-_REDACTION = Value(_redaction, note_of)
+ERASED_BY = Field(ERASED, Value(_redaction, note_of), "redaction", None)
+"""Says that the text of a message was removed, when and by whom."""
 
 MESSAGE = Codec(
     Message,
@@ -129,12 +147,13 @@ MESSAGE = Codec(
     Field("senderName", TEXT, "sender_name", ""),
     Field("toolCalls", _TOOL_CALL.values, "tool_calls", ()),
     Field("toolCallId", TEXT, "tool_call_id", ""),
-    _ATTACHMENTS,
+    ATTACHMENTS,
     Field("metadata", OBJECT, default=None),
-    _ARRIVED,
-    Field(ERASED, _REDACTION, "redaction", None),
+    ARRIVED,
+    ERASED_BY,
     head={"type": "turn"},
     numbered="sequence",
+    text="content",
 )
 
 _PARTY = Codec(
@@ -164,7 +183,7 @@ BEGAN = Codec(
     Field("participants", NAMES, default=(), is_written=True),
     Field("model", TEXT, default=""),
     Field("pinned", FLAG, default=False),
-    _ARRIVED,
+    ARRIVED,
     Field("party", _PARTY.value, default=Party()),
     Field("originId", TEXT, "origin_id", ""),
     Field("originTurn", _TURN, "origin_turn", 0),
@@ -187,221 +206,171 @@ _MODEL_USE = Field(
 _WRITER = (Field("writer", TEXT, default=""), Field("model", TEXT, default=""))
 
 
-def _event(kind: type, name: str, *fields: Field) -> Codec[Any]:
+def event(kind: type, name: str, *fields: Field) -> Codec[Any]:
+    """Return the codec of an event, which has a time."""
     return Codec(kind, *fields, _TIMESTAMP, head={"type": "event", "event": name})
 
 
-_EVENTS: dict[str, Codec[Any]] = {
-    codec.head["event"]: codec
-    for codec in (
-        _event(
-            TitleAssigned,
-            "title_assigned",
-            Field("title", TEXT),
-            Field("topics", NAMES, default=(), is_written=True),
-            *_WRITER,
-            _MODEL_USE,
-        ),
-        _event(
-            Compressed,
-            "compression",
-            Field("compressedThrough", _TURN, "compressed_through"),
-            Field("summary", TEXT),
-            _MODEL_USE,
-        ),
-        _event(
-            Abbreviated,
-            "abbreviation",
-            Field("text", TEXT),
-            Field("topics", NAMES, default=None),
-            *_WRITER,
-            _MODEL_USE,
-        ),
-        _event(
-            MetaUpdated,
-            "meta_update",
-            Field("title", TEXT, default=None),
-            Field("manuallyNamed", SWITCH, "manually_named", None),
-            Field("model", TEXT, default=None),
-            Field("pinned", SWITCH, default=None),
-            Field("topics", NAMES, default=None),
-            Field("archived", SWITCH, default=None),
-            Field("metadata", OBJECT, default=None),
-            Field("groupName", TEXT, "group_name", None),
-        ),
-        _event(SplitSuggested, "split_suggested", Field("reason", TEXT), Field("titles", TEXTS)),
-        _event(
-            AnchorSet,
-            "anchor",
-            Field("key", TEXT),
-            Field("value", TEXT),
-            Field("confidence", REAL),
-            Field("sequence", NUMBER),
-            Field("conversation", TEXT, "conversation_id", ""),
-            Field("byCaller", FLAG, "by_caller", False),
-        ),
-        _event(
-            AnchorForgotten,
-            "anchor_forgotten",
-            Field("key", TEXT),
-            Field("requests", TEXTS, default=(), is_written=True),
-        ),
-        _event(Continued, "continued", Field("conversation", TEXT, "conversation_id")),
-        _event(
-            CommandRun,
-            "command",
-            Field("text", TEXT),
-            Field("reply", TEXT),
-            Field("before", TEXT, default=""),
-            Field("cleared", FLAG, default=False),
-            Field("mail", TEXTS, default=()),
-        ),
-        _event(
-            MessagesRedacted,
-            "redacted",
-            Field("sequences", NUMBERS),
-            Field("by", TEXT, default=""),
-        ),
-        _event(NoteErased, ERASED, _MODEL_USE),
-        _event(ConversationUnindexed, "unindexed"),
-        _event(
-            TurnMemory,
-            "turn_memory",
-            Field("turn", _TURN),
-            Field("tier", number(3), default=0),
-            Field("summary", TEXT, default=""),
-        ),
-        _event(
-            TrustSet,
-            "trust_set",
-            Field("trust", one_of(Trust)),
-            Field("scopes", TEXTS, default=(), is_written=True),
-        ),
-        _event(
-            EscalationOpened,
-            "escalation_opened",
-            Field("id", TEXT),
-            Field("sequence", NUMBER),
-            Field("question", TEXT),
-        ),
-        _event(
-            EscalationResolved,
-            "escalation_resolved",
-            Field("id", TEXT),
-            Field("answer", TEXT, default=""),
-        ),
-    )
-}
-
-_COMMUNICATION_BEGAN = Codec(
-    CommunicationBegan,
-    Field("id", TEXT),
-    Field("channel", TEXT),
-    Field("party", TEXT),
-    Field("created", TIME, "time"),
-    head={"type": "meta"},
+_EVENTS = (
+    event(
+        TitleAssigned,
+        "title_assigned",
+        Field("title", TEXT),
+        Field("topics", NAMES, default=(), is_written=True),
+        *_WRITER,
+        _MODEL_USE,
+    ),
+    event(
+        Compressed,
+        "compression",
+        Field("compressedThrough", _TURN, "compressed_through"),
+        Field("summary", TEXT),
+        _MODEL_USE,
+    ),
+    event(
+        Abbreviated,
+        "abbreviation",
+        Field("text", TEXT),
+        Field("topics", NAMES, default=None),
+        *_WRITER,
+        _MODEL_USE,
+    ),
+    event(
+        MetaUpdated,
+        "meta_update",
+        Field("title", TEXT, default=None),
+        Field("manuallyNamed", SWITCH, "manually_named", None),
+        Field("model", TEXT, default=None),
+        Field("pinned", SWITCH, default=None),
+        Field("topics", NAMES, default=None),
+        Field("archived", SWITCH, default=None),
+        Field("metadata", OBJECT, default=None),
+        Field("groupName", TEXT, "group_name", None),
+    ),
+    event(SplitSuggested, "split_suggested", Field("reason", TEXT), Field("titles", TEXTS)),
+    event(
+        AnchorSet,
+        "anchor",
+        Field("key", TEXT),
+        Field("value", TEXT),
+        Field("confidence", REAL),
+        Field("sequence", NUMBER),
+        Field("conversation", TEXT, "conversation_id", ""),
+        Field("byCaller", FLAG, "by_caller", False),
+    ),
+    event(
+        AnchorForgotten,
+        "anchor_forgotten",
+        Field("key", TEXT),
+        Field("requests", TEXTS, default=(), is_written=True),
+    ),
+    event(Continued, "continued", Field("conversation", TEXT, "conversation_id")),
+    event(
+        CommandRun,
+        "command",
+        Field("text", TEXT),
+        Field("reply", TEXT),
+        Field("before", TEXT, default=""),
+        Field("cleared", FLAG, default=False),
+        Field("mail", TEXTS, default=()),
+    ),
+    event(
+        MessagesRedacted,
+        "redacted",
+        Field("sequences", NUMBERS),
+        Field("by", TEXT, default=""),
+    ),
+    event(NoteErased, ERASED, _MODEL_USE),
+    event(ConversationUnindexed, "unindexed"),
+    event(
+        TurnMemory,
+        "turn_memory",
+        Field("turn", _TURN),
+        Field("tier", number(3), default=0),
+        Field("summary", TEXT, default=""),
+    ),
 )
 
-_EMAIL = Codec(
-    EmailHeaders,
-    Field("messageId", TEXT, "message_id", ""),
-    Field("inReplyTo", TEXT, "in_reply_to", ""),
-    Field("references", TEXTS, default=()),
-    Field("subject", TEXT, default=""),
-)
-
-_EXTERNAL_MESSAGE = Codec(
-    ExternalMessage,
-    Field("direction", one_of(Direction)),
-    Field("text", TEXT),
-    Field("timestamp", TIME),
-    Field("providerMessageId", TEXT, "provider_message_id", ""),
-    _ATTACHMENTS,
-    Field("scope", TEXT, default=""),
-    Field("acknowledgement", FLAG, default=False),
-    _ARRIVED,
-    Field("senderName", TEXT, "origin.sender_name", ""),
-    Field("groupId", TEXT, "origin.group_id", ""),
-    Field("threadId", TEXT, "origin.thread_id", ""),
-    Field("email", _EMAIL.value, "origin.email", None),
-    Field(ERASED, _REDACTION, "redaction", None),
-    head={"type": "message"},
-    parts={"origin": Provenance},
-    numbered="sequence",
-)
-
-_THREAD: dict[str, Codec[Any]] = {
-    codec.head["type"]: codec
-    for codec in (
-        Codec(
-            ThreadBegan,
-            Field("id", TEXT, "thread_id"),
-            Field("created", TIME, "time"),
-            head={"type": "thread"},
-        ),
-        Codec(
-            RecordPut,
-            Field("key", TEXT),
-            Field("value", BYTES),
-            head={"type": "record"},
-        ),
-        Codec(
-            RecordsRemoved,
-            Field("timestamp", TIME, "time"),
-            Field("requests", TEXTS, default=()),
-            head={"type": "records_removed"},
-        ),
-    )
-}
-
-_ALL: tuple[Codec[Any], ...] = (
-    MESSAGE,
-    BEGAN,
-    _COMMUNICATION_BEGAN,
-    _EXTERNAL_MESSAGE,
-    *_EVENTS.values(),
-    *_THREAD.values(),
-)
-KINDS = frozenset(codec.head.get("event", codec.head["type"]) for codec in _ALL)
-"""Kinds of lines, by the name of the event or of the type; a new one raises `FORMAT`."""
+VOCABULARIES: list[Vocabulary] = []
+"""Those that are registered."""
+_FIRST: list[tuple[Callable[[str], bool], Codec[Any]]] = []  # lines of the type `meta`
+_TYPES: dict[str, Codec[Any]] = {}  # of other lines but events
+_NAMES: dict[str, Codec[Any]] = {}  # of events
+_OF: dict[type, Vocabulary] = {}
 
 
 def _refuse(_: Unknown) -> dict[str, Any]:
     raise ValueError("a line that this version does not know cannot be written by it")
 
 
-MEMBERS: dict[type, Callable[[Any], dict[str, Any]]] = {codec.kind: codec.fields for codec in _ALL}
+MEMBERS: dict[type, Callable[[Any], dict[str, Any]]] = {Unknown: _refuse}
 """Functions that return the members of an entry's line, by its type. They raise ValueError for one
 that cannot be written.
 """
-MEMBERS[Unknown] = _refuse
 
 
-def content_of(fields: dict[str, Any], line: int) -> AnyContent:
+def register(vocabulary: Vocabulary) -> None:
+    """Let lines of a kind of log be read and written. Until then a line of it is `Unknown`."""
+    if vocabulary in VOCABULARIES:
+        return
+    VOCABULARIES.append(vocabulary)
+    for codec in vocabulary.codecs:
+        MEMBERS[codec.kind] = codec.fields
+        _OF[codec.kind] = vocabulary
+        if "event" in codec.head:
+            _NAMES[codec.head["event"]] = codec
+        elif codec.head == BEGAN.head:
+            _FIRST.append((vocabulary.is_name, codec))
+        else:
+            _TYPES[codec.head["type"]] = codec
+
+
+register(Vocabulary(is_conversation_id, Began, attrgetter("id"), (MESSAGE, BEGAN, *_EVENTS)))
+
+
+def kinds() -> frozenset[str]:
+    """Return the kinds of lines, by the name of the event or of the type; a new one raises
+    `FORMAT`.
+    """
+    return frozenset((BEGAN.head["type"], *_TYPES, *_NAMES))
+
+
+def begun_by(content: object) -> str:
+    """Return the log that a first line begins; empty for another line."""
+    of = _OF.get(type(content))
+    return of.log_of(content) if of and isinstance(content, of.begins) else ""
+
+
+def without_text(
+    content: object, raw: bytes, sequences: Collection[int], redaction: Redaction
+) -> bytes:
+    """Return the line of an entry as a redaction leaves it by its kind of log (see `Redact`)."""
+    of = _OF.get(type(content))
+    return of.redact(content, raw, sequences, redaction) if of else raw
+
+
+def content_of(fields: dict[str, Any], line: int) -> object:
     """Return the entry of a line's members; the line has this number. Raises KeyError, TypeError,
     ValueError if it is not as it must be.
     """
     codec: Codec[Any] | None = None
     match fields["type"]:
-        case "turn":
-            codec = MESSAGE
-            if ERASED in fields:
-                fields = fields | {"content": ""}
         case "event":
             name = fields["event"]
-            codec = _EVENTS.get(name) if isinstance(name, str) else None
+            codec = _NAMES.get(name) if isinstance(name, str) else None
             if codec is None:
                 TIME.read(fields["timestamp"], "timestamp")
         case "meta":
-            codec = _COMMUNICATION_BEGAN if is_communication_id(fields["id"]) else BEGAN
-        case "message":
-            codec = _EXTERNAL_MESSAGE
-            if ERASED in fields:
-                fields = fields | {"text": ""}
-        case "thread" | "record" | "records_removed":
-            codec = _THREAD[fields["type"]]
-    content: AnyContent = codec.entry(fields, line) if codec else Unknown()
-    return content
+            first = (it for is_name, it in _FIRST if is_name(fields["id"]))
+            codec = next(first, BEGAN)
+        case str(name):
+            codec = _TYPES.get(name)
+    if codec is None:
+        return Unknown()
+    if codec.text and ERASED in fields:
+        fields = fields | {codec.text: ""}
+    entry: object = codec.entry(fields, line)
+    return entry
 
 
 def message_fields(message: Message) -> dict[str, Any]:

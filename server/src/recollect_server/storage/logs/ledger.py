@@ -9,19 +9,13 @@ forgotten (see `anchors`).
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import structlog
 
-from recollect_server.domain.identity import Identity, IdentityChange
-from recollect_server.domain.retention import RetentionReceipt, Retired
-from recollect_server.storage.logs.codec import NUMBER, TEXT, TEXTS, TIME, Codec, Field
+from recollect_server.storage.logs.codec import Codec
 from recollect_server.storage.logs.lines import Damaged, seal, unseal
 from recollect_server.storage.logs.store import (
-    FORGOTTEN,
-    IDENTITIES,
-    RETENTION,
     LogConflict,
     LogNotFound,
     LogStore,
@@ -148,61 +142,3 @@ class Ledger(Generic[E]):
                 self._write(entry, self.size())
 
         tried_again(write)
-
-
-_IDENTITY = Codec(Identity, Field("channel", TEXT), Field("identity", TEXT, "address"))
-_IDENTITY_CHANGE = Codec(
-    IdentityChange,
-    Field("event", TEXT),
-    Field("identities", _IDENTITY.values),
-    Field("person", TEXT, default=""),
-    Field("timestamp", TIME, "time"),
-    Field("requestId", TEXT, "request_id", ""),
-    Field("requestHash", TEXT, "request_hash", ""),
-    head={"type": "identity"},
-)
-
-
-def identity_ledger(store: LogStore) -> Ledger[IdentityChange]:
-    """Return the ledger that says who is an owner."""
-    return Ledger(store, IDENTITIES, _IDENTITY_CHANGE)
-
-
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """Messages of providers that were in conversations which are deleted."""
-
-    deliveries: tuple[str, ...]
-    """Hashes of their keys (see `received`)."""
-
-
-_RETENTION = Codec(
-    RetentionReceipt,
-    Field("conversation", TEXT, "retired.conversation_id"),
-    Field("channel", TEXT, "retired.channel"),
-    Field("updated", TIME, "retired.update_time"),
-    Field("bytes", NUMBER, "retired.bytes"),
-    Field("rule", TEXT, "retired.rule"),
-    Field("reason", TEXT, "retired.reason"),
-    Field("timestamp", TIME, "time"),
-    head={"type": "retired"},
-    parts={"retired": Retired},
-)
-
-
-def retention_ledger(store: LogStore) -> Ledger[RetentionReceipt]:
-    """Return the ledger that says what rules of retention deleted."""
-    return Ledger(store, RETENTION, _RETENTION)
-
-
-_FORGOTTEN = Codec(Forgotten, Field("deliveries", TEXTS), head={"type": "forgotten"})
-
-
-def forgotten_ledger(store: LogStore) -> Ledger[Forgotten]:
-    """Return the ledger of messages that must not come back."""
-    return Ledger(store, FORGOTTEN, _FORGOTTEN)
-
-
-def ledgers(store: LogStore) -> list[Ledger[Any]]:
-    """Return the ledgers of a space."""
-    return [identity_ledger(store), retention_ledger(store), forgotten_ledger(store)]

@@ -10,25 +10,24 @@ speaks, which names the log. Lines in the plain form, which people write, belong
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any
 from zlib import crc32
 
 import orjson
 
-from recollect_server.domain.checkpoint import ThreadBegan, ThreadContent, log_of
-from recollect_server.domain.conversation import Began, Content
-from recollect_server.domain.external import CommunicationBegan, ExternalContent
+from recollect_server.domain.conversation import Content, MessagesRedacted
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import (
-    MAX_LINES,
-    is_communication_id,
-    is_conversation_id,
-    is_thread_log,
-)
+from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import to_text
 from recollect_server.storage.logs.codec import TEXT, number
-from recollect_server.storage.logs.entries import ERASED, MEMBERS, AnyContent, Unknown, content_of
+from recollect_server.storage.logs.entries import (
+    ERASED,
+    MEMBERS,
+    VOCABULARIES,
+    begun_by,
+    content_of,
+)
 
 _SUFFIX = len(b',"crc":"00000000"}')
 _HEX = frozenset(b"0123456789abcdef")
@@ -69,12 +68,17 @@ class Stamp:
 class Entry:
     """Content of a line, and its stamp."""
 
-    content: AnyContent
+    content: object
     stamp: Stamp = Stamp()
     mark: str | None = ""
     """Mark of the log and the place that it was written for, as it was read (see `Belonging`);
     empty: it has none; None: nor a checksum.
     """
+
+    @property
+    def hash(self) -> str:
+        """Hash of the request that wrote it."""
+        return self.stamp.request_hash
 
 
 @lru_cache(4096)  # an append writes to a log that was written to before
@@ -220,7 +224,8 @@ def _decode_plain(line: bytes, sequence: int) -> Entry:
         raise Damaged(f"{error.args[0]} is missing") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise Damaged(f"{error}") from error
-    if isinstance(content, Unknown | ExternalContent | ThreadContent):
+    # of other kinds of logs there is no plain form, nor of a line that only the server writes
+    if not isinstance(content, Content) or isinstance(content, MessagesRedacted):
         raise Damaged("it is of a type that is not known")
     return Entry(content, stamp, None)
 
@@ -298,7 +303,7 @@ def messages_of(lines: list[Line]) -> list[Message]:
     ]
 
 
-def contents_of(lines: list[Line]) -> list[AnyContent]:
+def contents_of(lines: list[Line]) -> list[object]:
     """Return what the lines say, except damaged ones."""
     return [line.entry.content for line in lines if line.entry]
 
@@ -321,12 +326,6 @@ def spoken(raw: bytes, sequence: int) -> tuple[str, str] | None:
         return None
 
 
-_CONTENTS: tuple[tuple[Callable[[str], bool], tuple[type, ...]], ...] = (
-    (is_conversation_id, (*get_args(Content), Unknown)),
-    (is_communication_id, (*get_args(ExternalContent), Unknown)),
-    (is_thread_log, (*get_args(ThreadContent), Unknown)),
-)
-_ANY = (object,)  # of a ledger
 _ELSEWHERE = "it belongs to "
 
 
@@ -345,7 +344,8 @@ class Belonging:
         """
         self._log = log
         self._tag = tag_of(log)
-        self._contents = next((it for is_name, it in _CONTENTS if is_name(log)), _ANY)
+        contents = (it.contents for it in VOCABULARIES if it.is_name(log))
+        self._contents = next(contents, (object,))  # of a ledger anything
         self._first = first
         self._whole = whole
         self._last = after
@@ -390,7 +390,7 @@ class Belonging:
             return self._elsewhere
         number = mark.removesuffix(self._tag)
         if number == mark or not number.isdecimal():
-            return _ELSEWHERE + (_beginning_of(content) or "another log")
+            return _ELSEWHERE + (begun_by(content) or "another log")
         if self._last is not None:
             if int(number) <= self._last:
                 return f"it was written as line {number}, and stands behind line {self._last}"
@@ -439,19 +439,8 @@ def misplacement(lines: Iterable[Line]) -> str:
 
 
 def _named_elsewhere(content: object, log: str) -> str:
-    name = _beginning_of(content)
+    name = begun_by(content)
     return _ELSEWHERE + name if name not in ("", log) else ""
-
-
-def _beginning_of(content: object) -> str:
-    """Return the log that a first line begins; empty for another line."""
-    match content:
-        case Began(id=name) | CommunicationBegan(id=name):
-            return name
-        case ThreadBegan(thread_id=thread_id):
-            return log_of(thread_id)
-        case _:
-            return ""
 
 
 def _turns(lines: Iterable[Line]) -> Iterator[tuple[int, int]]:

@@ -9,18 +9,37 @@ of what was said, and by whom, nothing is left.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from recollect_server.domain.addresses import spellings
 from recollect_server.domain.conversation import CommandRun
 from recollect_server.domain.external import CommunicationBegan, ExternalMessage
-from recollect_server.storage.logs.ledger import Forgotten, Ledger
+from recollect_server.storage.logs.codec import TEXTS, Codec, Field
+from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.lines import line_of
+from recollect_server.storage.logs.store import FORGOTTEN, LogStore
 
 _LINE = 1000  # hashes of one line of the ledger
 # a line without it has no delivery, and is not decoded
 _DELIVERED = re.compile(
     rb'"requestId":"[^"]* |"event":"command"|"type":"meta"|"providerMessageId":"'
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Messages of providers that were in conversations which are deleted."""
+
+    deliveries: tuple[str, ...]
+    """Hashes of their keys (see `hash_of_delivery`)."""
+
+
+_FORGOTTEN = Codec(Forgotten, Field("deliveries", TEXTS), head={"type": "forgotten"})
+
+
+def forgotten_ledger(store: LogStore) -> Ledger[Forgotten]:
+    """Return the ledger of messages that must not come back."""
+    return Ledger(store, FORGOTTEN, _FORGOTTEN)
 
 
 def key_of_delivery(channel: str, sender: str, place: str, provider_message_id: str) -> str:

@@ -6,7 +6,8 @@ was there. The member `erased` of a message says when its text was removed and b
 room: an event at the end of the file always says so.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -20,9 +21,8 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     TurnMemory,
 )
-from recollect_server.domain.external import WHAT_TO_ANSWER, EscalationOpened, ExternalMessage
-from recollect_server.domain.message import REDACTED, Message, Redaction
-from recollect_server.storage.logs.entries import ERASED, NO_NOTE, note_of
+from recollect_server.domain.message import Message, Redaction
+from recollect_server.storage.logs.entries import ERASED, NO_NOTE, note_of, without_text
 from recollect_server.storage.logs.lines import MARK, Line, has_checksum, seal, unseal
 
 ANY_HASH = "-"
@@ -33,10 +33,6 @@ whatever its payload is, for that could be guessed from a hash.
 _OF_MESSAGE = (
     "type", "role", "timestamp", "turnNumber", "usage", "cost", "channel", "toolCallId", "arrived",
     "requestId", "requestHash", "draftId", "batch", MARK,
-)  # fmt: skip
-_OF_EXCHANGED = (
-    "type", "direction", "timestamp", "providerMessageId", "scope", "acknowledgement", "arrived",
-    "groupId", "threadId", "requestId", "requestHash", "batch", MARK,
 )  # fmt: skip
 _OF_EVENT = ("type", "timestamp", "modelUse", "requestId", "requestHash", "draftId", "batch", MARK)
 _NOT_NAMED = "_"  # a tool's name: no shorter one is valid, and so it always fits
@@ -69,10 +65,8 @@ def erased(
         after = text
         if line.sequence in sequences and isinstance(content, Message):
             after = text if content.redaction else _message(text, redaction)
-        elif line.sequence in sequences and isinstance(content, ExternalMessage):
-            after = text if content.redaction else _exchanged(text, redaction)
-        elif isinstance(content, EscalationOpened) and content.sequence in sequences:
-            after = _asked(text)
+        elif (left := without_text(content, text, sequences, redaction)) != text:
+            after = left
         elif line.sequence > first and _is_derived(content, sequences, min(turns, default=0)):
             after = _event(text)
         elif line.sequence > first and isinstance(content, CommandRun):
@@ -80,7 +74,7 @@ def erased(
         elif isinstance(content, TurnMemory) and content.turn in turns and content.summary:
             after = _with(text, {"summary": ""})
         elif line.entry and line.entry.stamp.request_id in requests:
-            after = _fitted(text, _fields(text)) or text
+            after = fitted(text, members_of(text)) or text
         made.append(after + b"\n")
     return made
 
@@ -98,55 +92,45 @@ def _is_derived(content: object, sequences: Collection[int], turn: int) -> bool:
 
 
 def _message(raw: bytes, redaction: Redaction) -> bytes:
-    fields = _fields(raw)
-    left = {name: fields[name] for name in _OF_MESSAGE if name in fields}
-    if calls := fields.get("toolCalls"):  # their results name them
-        left["toolCalls"] = [
-            {"id": call["id"], "name": _NOT_NAMED, "arguments": ""} for call in calls
-        ]
-    return _noted(raw, left, redaction)
+    calls = [  # their results name them
+        {"id": call["id"], "name": _NOT_NAMED, "arguments": ""}
+        for call in members_of(raw).get("toolCalls") or ()
+    ]
+    return tombstone(raw, _OF_MESSAGE, redaction, {"toolCalls": calls} if calls else {})
 
 
-def _exchanged(raw: bytes, redaction: Redaction) -> bytes:
-    fields = _fields(raw)
-    return _noted(raw, {name: fields[name] for name in _OF_EXCHANGED if name in fields}, redaction)
-
-
-def _noted(raw: bytes, left: dict[str, Any], redaction: Redaction) -> bytes:
-    """Return a tombstone of these members, with as much of the note as it has room for. A line that
-    has room for none had no text.
+def tombstone(
+    raw: bytes,
+    names: Sequence[str],
+    redaction: Redaction,
+    others: Mapping[str, object] = MappingProxyType({}),
+) -> bytes:
+    """Return what is left of a message's line: the members of these names and others, and as much
+    of the note on the redaction as it has room for. A line that has room for none had no text.
     """
+    members = members_of(raw)
+    left = {name: members[name] for name in names if name in members} | dict(others)
     notes = (note_of(redaction), note_of(Redaction(time=redaction.time)), "", NO_NOTE)
-    lines = (_fitted(raw, left | {ERASED: note}) for note in notes)
+    lines = (fitted(raw, left | {ERASED: note}) for note in notes)
     return next((line for line in lines if line is not None), raw)
 
 
-def _asked(raw: bytes) -> bytes:
-    """Return the line of an escalation with a neutral text in place of its question, which quotes
-    the message and its sender. The text is empty where the line has no room for another.
-    """
-    fields = _fields(raw)
-    texts = (f"{REDACTED}\n{WHAT_TO_ANSWER}", REDACTED, "")
-    lines = (_fitted(raw, fields | {"question": text}) for text in texts)
-    return next(line for line in lines if line is not None)
-
-
 def _event(raw: bytes) -> bytes:
-    fields = _fields(raw)
+    fields = members_of(raw)
     left = {name: fields[name] for name in _OF_EVENT if name in fields}
-    line = _fitted(raw, left | {"event": ERASED})
+    line = fitted(raw, left | {"event": ERASED})
     assert line is not None  # no other event has a shorter name
     return line
 
 
 def _with(raw: bytes, members: dict[str, str]) -> bytes:
     """Return a line with other texts, which are shorter, in some of its members."""
-    line = _fitted(raw, _fields(raw) | members)
+    line = fitted(raw, members_of(raw) | members)
     assert line is not None
     return line
 
 
-def _fields(raw: bytes) -> dict[str, Any]:
+def members_of(raw: bytes) -> dict[str, Any]:
     """Return the members of a line, without the hash of its request's payload."""
     fields: dict[str, Any] = (
         unseal(raw) if has_checksum(raw) else orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
@@ -157,7 +141,7 @@ def _fields(raw: bytes) -> dict[str, Any]:
     return fields
 
 
-def _fitted(raw: bytes, fields: dict[str, Any]) -> bytes | None:
+def fitted(raw: bytes, fields: dict[str, Any]) -> bytes | None:
     """Return a line of these members that is as long as `raw`; None if they have no room there.
     Neither has a newline.
     """

@@ -17,7 +17,10 @@ from recollect_server.domain.external import (
 from recollect_server.domain.ids import message_id
 from recollect_server.services.space.logs import Logs, Reading
 from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.derived import Erased
 from recollect_server.storage.index.external import (
+    CommunicationRemoval,
+    external_of,
     place_name,
     row_of,
     searchable_text,
@@ -81,13 +84,13 @@ class CommunicationReading(Reading[Communication]):
     def differences(self, contents: Contents, number: int) -> Iterator[str]:
         """Yield messages, words, deliveries and escalations that the index has otherwise."""
         expected = [row_of(number, self._channel, *read) for read in self.messages_read]
-        if contents.external_rows(number) != expected:
+        if (table := external_of(contents.index)).rows(number) != expected:
             yield "its messages stand in the index otherwise"
         if self.wordless:
             yield f"the index has other words than the transcript, as of line {self.wordless[0]}"
-        if contents.deliveries(number) != self.deliveries:
+        if table.deliveries(number) != self.deliveries:
             yield "the index has other deliveries than the transcript"
-        every = contents.index.external.escalations(number, 1 << 62, resolved=True)
+        every = table.escalations(number, 1 << 62, resolved=True)
         if {it.id: it for it in every} != self.escalations:
             yield "the index has other escalations than the transcript"
 
@@ -99,7 +102,7 @@ class CommunicationLogs(Logs[Communication]):
     noun = "communication"
     plural = "external communications"
     failpoints = ("external.repaired", "external.part")
-    words = "external"
+    words = ("external", "external_communications")
     message = ExternalMessage
     reading = CommunicationReading
 
@@ -132,15 +135,33 @@ class CommunicationLogs(Logs[Communication]):
 
     def find(self, index: Index, name: str) -> Stored[Communication] | None:
         """Return what the index has of a communication."""
-        return index.external.find(name)
+        return external_of(index).find(name)
+
+    def removal(self, index: Index) -> CommunicationRemoval:
+        """Return the removal of communications from the index."""
+        return external_of(index).removal
+
+    def redact(
+        self,
+        index: Index,
+        stored: Stored[Communication],
+        after: Communication,
+        event: Line,
+        erased: Erased,
+        *,
+        time: int,
+    ) -> int:
+        """Let the index take in the line that says what was redacted. It has no cursor."""
+        external_of(index).redact(stored.number, stored.state, after, event, erased, time=time)
+        return 0
 
     def progress(self, index: Index) -> dict[str, int]:
         """Return how many bytes of each transcript are indexed."""
-        return {name: size for name, (size, _) in index.external.progress().items()}
+        return {name: size for name, (size, _) in external_of(index).progress().items()}
 
     def goes_on(self, index: Index, stored: Stored[Communication]) -> bool:
         """Return whether the newest message still stands where the index says."""
-        places = index.external.places(stored.number, 1 << 62, 1)
+        places = external_of(index).places(stored.number, 1 << 62, 1)
         lines = lines_at(self.store, stored.state.id, places) if places else []
         return all(line.entry and isinstance(line.entry.content, ExternalMessage) for line in lines)
 
@@ -159,4 +180,4 @@ class CommunicationLogs(Logs[Communication]):
         """Let the index take lines in, and wait for it. Raises DataUnavailable; `failed` is never
         called.
         """
-        return index.external.add(before, after, lines, time=time, log=log)
+        return external_of(index).add(before, after, lines, time=time, log=log)
