@@ -1,4 +1,4 @@
-"""What the image leaves out of what pip installs, by the Dockerfile."""
+"""Contents of the image that are left out of what pip installs, by the Dockerfile."""
 
 import re
 import subprocess
