@@ -3,7 +3,7 @@ import { toJson } from "@bufbuild/protobuf";
 import { MessageSchema, Role, type Conversation, type Message, type ToolCall } from "@recollect/client";
 import { history } from "../api/history";
 import { nameOf } from "../sidebar/Row";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { fullTime, millis } from "../ui/time";
 
 const ROLES: Record<number, string> = { [Role.USER]: "user", [Role.ASSISTANT]: "assistant", [Role.TOOL]: "tool" };
@@ -55,7 +55,7 @@ async function read(conversationId: string, signal: AbortSignal): Promise<Whole>
 function markdown({ conversation, messages }: Whole): string {
   const parts = [`# ${nameOf(conversation)}\n`];
   for (const it of messages) {
-    const who = it.senderName || it.sender || t.conversation[it.role === Role.USER ? "user" : it.role === Role.TOOL ? "tool" : "assistant"];
+    const who = it.senderName || it.sender || t.roles[it.role === Role.USER ? "user" : it.role === Role.TOOL ? "tool" : "assistant"];
     parts.push(`**${who}**, ${fullTime(it.timestamp)}\n`);
     if (it.content) parts.push(it.role === Role.TOOL ? fenced(it.content) : `${it.content}\n`);
     for (const call of it.toolCalls) parts.push(fenced(`${call.name}(${call.arguments})`));

@@ -75,7 +75,7 @@ async function openByProxy(): Promise<void> {
   if (response?.status !== CREATED) return;
   // What the browser showed may have been another person's. Where it keeps no cookie, each tab would
   // begin a session, and reload the others.
-  if ((await open())?.status === CREATED) refusal = t.session.noCookies;
+  if ((await open())?.status === CREATED) refusal = t.errors.noCookies;
   else tellSessionChange();
 }
 
@@ -88,7 +88,7 @@ export function signInAgain(): void {
 /** Ask the server who the caller is. */
 export async function refreshSession(): Promise<void> {
   if (!isSpaceValid) {
-    session.value = { kind: "space", reason: t.session.noSpaceName };
+    session.value = { kind: "space", reason: t.errors.noSpaceName };
     return;
   }
   try {
@@ -126,7 +126,7 @@ export async function signOut(): Promise<void> {
   if (response && isOfProxy(response)) return;
   if (!response?.ok && response?.status !== UNAUTHENTICATED) {
     const reason = response ? await messageOf(response) : t.errors.pageServerGone;
-    return tell({ text: t.session.notSignedOut(reason) });
+    return tell({ text: t.errors.notSignedOut(reason) });
   }
   forgetUnsent();
   if (!isSignedInByProxy) return changeCaller();

@@ -119,7 +119,7 @@ export function Sidebar() {
       <header class="list-header">
         <h2>{t.sidebar.title}</h2>
         <button
-          class="quiet list-choose" aria-pressed={!!choice} title={t.actions.choose} aria-label={t.actions.choose}
+          class="quiet list-choose" aria-pressed={!!choice} title={t.sidebar.choose} aria-label={t.sidebar.choose}
           onClick={() => chosen.set(choice ? undefined : [])}
         >
           <Icon name="choose" />
@@ -142,7 +142,7 @@ export function Sidebar() {
             <>
               <p>{t.sidebar.noneHint}</p>
               <figure class="code-block bare first-lines">
-                <Copy text={t.sidebar.fill} label={t.conversation.copyCode} />
+                <Copy text={t.sidebar.fill} label={t.app.copyCode} />
                 <pre class="code" tabIndex={0}>{t.sidebar.fill}</pre>
               </figure>
             </>

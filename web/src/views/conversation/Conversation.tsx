@@ -13,7 +13,7 @@ import { itemsFor } from "../../sidebar/items";
 import { isReadOnly, partyOf, placeOf, RenameForm, nameOf } from "../../sidebar/Row";
 import { draftsOf } from "../../state/drafts";
 import { markSeen } from "../../state/unread";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { useOpening } from "../../ui/focus";
 import { copy } from "../../ui/Copy";

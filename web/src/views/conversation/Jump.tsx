@@ -1,7 +1,7 @@
 // Jumping to a turn or to a date.
 import { useState } from "preact/hooks";
 import { describe } from "../../api/errors";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { isWholeDate } from "../../ui/time";
 import type { Transcript } from "./transcript";
 

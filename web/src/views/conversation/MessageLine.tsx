@@ -10,7 +10,7 @@ import { may, onlyConversation } from "../../api/session";
 import { change } from "../../live/connection";
 import { navigate, permalink } from "../../router";
 import { begun } from "../../state/conversations";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Copy } from "../../ui/Copy";
 import { Icon, type IconName } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
@@ -125,7 +125,7 @@ export function DraftLine({ draft }: { draft: Draft }) {
   return (
     <article class="message assistant draft" data-draft={draft.id}>
       <header>
-        <span class="who">{t.conversation.assistant}</span>
+        <span class="who">{t.roles.assistant}</span>
         <span class="turn">{t.conversation.writing}</span>
       </header>
       <Text text={(draft.missing ? "…" : "") + draft.text} />
@@ -140,8 +140,8 @@ const ROLES: Record<number, string> = {
 export function speaker(message: Pick<Message, "role" | "sender"> & Partial<Pick<Message, "senderName">>): string {
   const name = oneLine(message.senderName || message.sender);
   if (name) return name;
-  if (message.role === Role.USER) return t.conversation.user;
-  return message.role === Role.TOOL ? t.conversation.tool : t.conversation.assistant;
+  if (message.role === Role.USER) return t.roles.user;
+  return message.role === Role.TOOL ? t.roles.tool : t.roles.assistant;
 }
 
 /** Return what is known of the tokens, the cost and the time of an answer. */
@@ -240,7 +240,7 @@ export function Text({ text, isCode = false, isRaw = false }: TextProps) {
     <>
       {isCode ? (
         <figure class="code-block bare">
-          <Copy text={text} label={t.conversation.copyCode} />
+          <Copy text={text} label={t.app.copyCode} />
           <pre class="code" dir="auto" tabIndex={0} data-text>{isCut ? cut(text) : shown}</pre>
         </figure>
       ) : (

@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { route, setQuery } from "../../router";
 import { draftsOf } from "../../state/drafts";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Icon } from "../../ui/Icon";
 import { VirtualList, type Virtual } from "../../ui/VirtualList";
 import { DraftLine, MessageLine } from "./MessageLine";

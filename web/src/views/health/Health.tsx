@@ -6,7 +6,7 @@ import {
 } from "@recollect/client";
 import { client } from "../../api/calls";
 import { link } from "../../router";
-import { t } from "../../texts";
+import { t } from "../../texts/administration";
 import { Icon, type IconName } from "../../ui/Icon";
 import { usePolled } from "../../ui/polling";
 import { Failure, Loading } from "../../ui/States";
@@ -42,10 +42,10 @@ export default function Health() {
     <div class="health page">
       <header class="view-header">
         <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.health.nav}</h1></div>
+        <div class="view-title"><h1>{t.nav.health}</h1></div>
         <button class="button" onClick={again}>{t.health.refresh}</button>
       </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.health.nav}>
+      <div class="page-body" tabIndex={0} role="region" aria-label={t.nav.health}>
         {error !== undefined && <Failure error={error} retry={again} />}
         {answer ? <Shown answers={answer} /> : error === undefined && <Loading />}
       </div>

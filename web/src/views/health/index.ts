@@ -4,7 +4,7 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/health",
-  name: t.health.nav,
+  name: t.nav.health,
   icon: "pulse",
   order: 5,
   scopes: [Scope.ADMIN],

@@ -8,7 +8,7 @@ import { client } from "../../api/calls";
 import { generation } from "../../live/connection";
 import { link, route, setQuery, topicLink } from "../../router";
 import { nameOf } from "../../sidebar/Row";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName, oneLine } from "../../ui/text";
@@ -57,9 +57,9 @@ export default function Insights() {
     <div class="insights page">
       <header class="view-header">
         <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.insights.nav}</h1></div>
+        <div class="view-title"><h1>{t.nav.insights}</h1></div>
       </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.insights.nav}>
+      <div class="page-body" tabIndex={0} role="region" aria-label={t.nav.insights}>
         <div class="filters">
           <Choice label={t.insights.range} name="range" value={filters.range} values={Object.keys(RANGES)} texts={t.insights.ranges} />
           <Choice label={t.insights.unit} name="by" value={filters.unit} values={Object.keys(UNITS)} texts={t.insights.units} />

@@ -1,7 +1,7 @@
 // What the charts of the insights show: the filters of the address, and the answers as numbers.
 import { timestampDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { TimeBucket, UsageGroup, type Activity, type UsageResponse } from "@recollect/client";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { channelName, dollars, oneLine } from "../../ui/text";
 import { dates } from "../../ui/time";
 

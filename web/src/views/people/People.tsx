@@ -9,7 +9,7 @@ import { client, newRequestId } from "../../api/calls";
 import { isMissing, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, navigate, route, setQuery } from "../../router";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { useOpening } from "../../ui/focus";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { usePolled } from "../../ui/polling";
@@ -64,7 +64,7 @@ function List({ chosen }: { chosen: string }) {
     <section class="people-list" aria-label={t.people.list}>
       <header class="view-header">
         <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title">{chosen ? <h2>{t.people.nav}</h2> : <h1>{t.people.nav}</h1>}</div>
+        <div class="view-title">{chosen ? <h2>{t.nav.people}</h2> : <h1>{t.nav.people}</h1>}</div>
       </header>
       <div class="people-filters">
         <input
@@ -157,7 +157,7 @@ function Exchange({ id, onDeleted }: { id: string; onDeleted: () => void }) {
   return (
     <section class="exchange" aria-label={nameOf(it)}>
       <header class="view-header">
-        <a class="quiet back" href={link("/third-parties", filters())} aria-label={t.people.nav}><Icon name="back" /></a>
+        <a class="quiet back" href={link("/third-parties", filters())} aria-label={t.nav.people}><Icon name="back" /></a>
         <div class="view-title">
           <h1><bdi title={t.people.proof}>{nameOf(it)}</bdi></h1>
           <p class="view-meta">
@@ -170,7 +170,7 @@ function Exchange({ id, onDeleted }: { id: string; onDeleted: () => void }) {
         <TrustOf communication={it} onChange={again} />
         {may(Scope.COMMUNICATIONS_DELETE) && (
           <button
-            class="quiet" title={t.actions.deleteItem} aria-label={t.actions.deleteItem}
+            class="quiet" title={t.sidebar.delete} aria-label={t.sidebar.delete}
             onClick={() => ask({ what: "deleteParty", communication: it, onDeleted })}
           >
             <Icon name="trash" />
@@ -300,8 +300,8 @@ function TrustOf({ communication, onChange }: { communication: ExternalCommunica
       )}
       <Problem text={change.problem} />
       <div class="row-actions">
-        <button class="button primary" disabled={change.isBusy}>{t.people.save}</button>
-        <button type="button" class="button" onClick={close}>{t.people.cancel}</button>
+        <button class="button primary" disabled={change.isBusy}>{t.app.save}</button>
+        <button type="button" class="button" onClick={close}>{t.app.cancel}</button>
       </div>
     </form>
   );

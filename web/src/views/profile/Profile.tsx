@@ -6,7 +6,7 @@ import { newRequestId, recall } from "../../api/calls";
 import { describe } from "../../api/errors";
 import { may } from "../../api/session";
 import { link } from "../../router";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Icon } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
 import { usePolled } from "../../ui/polling";
@@ -37,9 +37,9 @@ export default function Profile() {
     <div class="profile page">
       <header class="view-header">
         <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.profile.nav}</h1></div>
+        <div class="view-title"><h1>{t.nav.profile}</h1></div>
       </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.profile.nav}>
+      <div class="page-body" tabIndex={0} role="region" aria-label={t.nav.profile}>
         {error !== undefined && <Failure error={error} retry={again} />}
         {answer ? <Shown answers={answer} again={again} /> : error === undefined && <Loading />}
       </div>
@@ -124,7 +124,7 @@ function Line({ text, sender, time, conversation, remove, again }: LineProps) {
         <span class="asked">
           <span>{t.profile.sure}</span>
           <button class="button danger" onClick={yes}>{t.profile.yes}</button>
-          <button class="button" onClick={() => setAsked(false)}>{t.people.cancel}</button>
+          <button class="button" onClick={() => setAsked(false)}>{t.app.cancel}</button>
         </span>
       ) : (
         <button class="quiet" aria-label={t.profile.remove(text)} title={t.profile.removeShort} onClick={() => setAsked(true)}><Icon name="trash" /></button>

@@ -4,7 +4,7 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/profile",
-  name: t.profile.nav,
+  name: t.nav.profile,
   icon: "person",
   order: 2.5,
   scopes: [Scope.RECALL],

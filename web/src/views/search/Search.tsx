@@ -7,7 +7,7 @@ import { client, recall } from "../../api/calls";
 import { isCancelled } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, navigate, route } from "../../router";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";

@@ -8,7 +8,7 @@ import { client } from "../../api/calls";
 import { violationOf } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, route, setQuery } from "../../router";
-import { t } from "../../texts";
+import { t } from "../../texts/administration";
 import { Icon } from "../../ui/Icon";
 import { Failure, Loading } from "../../ui/States";
 import { oneLine } from "../../ui/text";
@@ -46,7 +46,7 @@ export default function SettingsView() {
     <div class="settings page">
       <header class="view-header">
         <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.settings.nav}</h1></div>
+        <div class="view-title"><h1>{t.nav.settings}</h1></div>
         <label class="check changed-only">
           <input type="checkbox" checked={onlyChanged} onChange={(event) => setQuery({ changed: event.currentTarget.checked ? "1" : undefined })} />
           {t.settings.changed}
@@ -60,7 +60,7 @@ export default function SettingsView() {
           onInput={(event) => setQuery({ find: event.currentTarget.value || undefined })}
         />
       </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.settings.nav}>
+      <div class="page-body" tabIndex={0} role="region" aria-label={t.nav.settings}>
         {error !== undefined ? (
           <Failure error={error} retry={load} />
         ) : !answer ? (
@@ -191,7 +191,7 @@ function Row({ setting, mayChange, shared, onChange }: RowProps) {
         {(isChanged || mayReset) && !isLocked && !plan && (
           <div class="setting-actions">
             {isChanged && <button class="button primary" disabled={isBusy}>{t.settings.save}</button>}
-            {isChanged && <button type="button" class="button" onClick={() => { setDraft(current); setProblem(""); }}>{t.people.cancel}</button>}
+            {isChanged && <button type="button" class="button" onClick={() => { setDraft(current); setProblem(""); }}>{t.app.cancel}</button>}
             {mayReset && !isChanged && <button type="button" class="button" disabled={isBusy} onClick={() => save({ reset: true })}>{t.settings.reset}</button>}
           </div>
         )}
@@ -226,7 +226,7 @@ function Meant({ plan, isBusy, onYes, onNo }: MeantProps) {
       )}
       <div class="setting-actions">
         <button type="button" class="button danger" disabled={isBusy || !isMeant} onClick={onYes}>{t.settings.setRules}</button>
-        <button type="button" class="button" onClick={onNo}>{t.people.cancel}</button>
+        <button type="button" class="button" onClick={onNo}>{t.app.cancel}</button>
       </div>
     </div>
   );

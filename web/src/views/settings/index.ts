@@ -4,7 +4,7 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/settings",
-  name: t.settings.nav,
+  name: t.nav.settings,
   icon: "gear",
   order: 4,
   scopes: [Scope.ADMIN],
