@@ -24,6 +24,9 @@ const EVERY_SPACE = "*";
 
 export const session = signal<SessionState>({ kind: "loading" });
 
+/** Whom a proxy signed in; empty: nobody in particular. */
+export const person = signal("");
+
 /** Set while somebody whom a proxy signs in is signed out here. */
 const SIGNED_OUT = `recollect-signed-out${base}`;
 let refusal: string | undefined;
@@ -33,6 +36,13 @@ const UNAUTHENTICATED = 401;
 onRefusal.session = () => (session.value = { kind: "closed", ...(refusal && { reason: refusal }) });
 onRefusal.token = () => (session.value = { kind: "token" });
 onSessionChange(() => location.reload());
+
+/** Keep what is shown though the server asks for a token by now, until the returned function is called. */
+export function holdSession(): () => void {
+  const { token } = onRefusal;
+  onRefusal.token = () => undefined;
+  return () => (onRefusal.token = token!);
+}
 
 /** Return whether the caller has all of some scopes. */
 export function may(...scopes: Scope[]): boolean {
@@ -72,6 +82,7 @@ async function openByProxy(): Promise<void> {
   const open = () => post("/session/open", { key: "" }).catch(() => undefined);
   const response = await open();
   if (response && !response.ok && !isOfProxy(response)) refusal = await messageOf(response);
+  person.value = response?.headers.get("recollect-person") ?? "";
   if (response?.status !== CREATED) return;
   // What the browser showed may have been another person's. Where it keeps no cookie, each tab would
   // begin a session, and reload the others.

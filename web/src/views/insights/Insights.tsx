@@ -10,13 +10,13 @@ import { link, route, setQuery, topicLink } from "../../router";
 import { nameOf } from "../../sidebar/Row";
 import { t } from "../../texts/views";
 import { channelIcon, Icon } from "../../ui/Icon";
+import { Card, Page } from "../../ui/Page";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName, oneLine } from "../../ui/text";
 import { BarChart } from "./BarChart";
 import {
   amount, dateRange, figuresOf, filtersOf, GROUPS, MEASURES, RANGES, timeZone, UNITS, written, type Figures, type Filters, type Measure,
 } from "./figures";
-import "../../styles/cards.css";
 import "./insights.css";
 
 const insight = client.of(InsightService);
@@ -54,27 +54,21 @@ export default function Insights() {
     return () => abort.abort();
   }, [filters.range, filters.unit, filters.group, generation.value, attempt]);
   return (
-    <div class="insights page">
-      <header class="view-header">
-        <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.nav.insights}</h1></div>
-      </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.nav.insights}>
-        <div class="filters">
-          <Choice label={t.insights.range} name="range" value={filters.range} values={Object.keys(RANGES)} texts={t.insights.ranges} />
-          <Choice label={t.insights.unit} name="by" value={filters.unit} values={Object.keys(UNITS)} texts={t.insights.units} />
-          <Choice label={t.insights.group} name="group" value={filters.group} values={Object.keys(GROUPS)} texts={t.insights.groups} />
-          <Choice label={t.insights.measure} name="measure" value={filters.measure} values={[...MEASURES]} texts={t.insights.measures} />
-        </div>
-        {error ? (
-          <Failure error={error} retry={() => setAttempt(attempt + 1)} />
-        ) : answers ? (
-          <Shown answers={answers} filters={filters} />
-        ) : (
-          <Loading />
-        )}
+    <Page class="insights" title={t.nav.insights}>
+      <div class="filters">
+        <Choice label={t.insights.range} name="range" value={filters.range} values={Object.keys(RANGES)} texts={t.insights.ranges} />
+        <Choice label={t.insights.unit} name="by" value={filters.unit} values={Object.keys(UNITS)} texts={t.insights.units} />
+        <Choice label={t.insights.group} name="group" value={filters.group} values={Object.keys(GROUPS)} texts={t.insights.groups} />
+        <Choice label={t.insights.measure} name="measure" value={filters.measure} values={[...MEASURES]} texts={t.insights.measures} />
       </div>
-    </div>
+      {error ? (
+        <Failure error={error} retry={() => setAttempt(attempt + 1)} />
+      ) : answers ? (
+        <Shown answers={answers} filters={filters} />
+      ) : (
+        <Loading />
+      )}
+    </Page>
   );
 }
 
@@ -151,15 +145,6 @@ function Tile({ name, value, children }: { name: string; value: string; children
   );
 }
 
-function Card({ title, children, extra }: { title: string; children: ComponentChildren; extra?: ComponentChildren }) {
-  return (
-    <section class="card">
-      <header><h2>{title}</h2>{extra}</header>
-      {children}
-    </section>
-  );
-}
-
 const Nothing = () => <p class="nothing">{t.insights.nothing}</p>;
 
 function Topics({ answer }: { answer: TopicsOverTimeResponse }) {
@@ -233,7 +218,7 @@ function Hours({ channels }: { channels: ChannelHours[] }) {
     </label>
   );
   return (
-    <Card title={t.insights.hoursTitle} extra={choice}>
+    <Card title={t.insights.hoursTitle} tools={choice}>
       {cells.size === 0 ? <Nothing /> : (
         <div class="scroll" role="region" tabIndex={0} aria-label={t.insights.hoursTitle}>
           <table class="heat">

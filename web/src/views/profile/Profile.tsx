@@ -10,9 +10,9 @@ import { t } from "../../texts/views";
 import { Icon } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
 import { usePolled } from "../../ui/polling";
+import { Page } from "../../ui/Page";
 import { Failure, Loading } from "../../ui/States";
 import { fullTime, shortTime } from "../../ui/time";
-import "../../styles/cards.css";
 import "./profile.css";
 
 const SECONDS = 15;
@@ -34,16 +34,10 @@ async function load(signal: AbortSignal): Promise<Answers> {
 export default function Profile() {
   const { answer, error, again } = usePolled(load, [], SECONDS);
   return (
-    <div class="profile page">
-      <header class="view-header">
-        <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.nav.profile}</h1></div>
-      </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.nav.profile}>
-        {error !== undefined && <Failure error={error} retry={again} />}
-        {answer ? <Shown answers={answer} again={again} /> : error === undefined && <Loading />}
-      </div>
-    </div>
+    <Page class="profile" title={t.nav.profile}>
+      {error !== undefined && <Failure error={error} retry={again} />}
+      {answer ? <Shown answers={answer} again={again} /> : error === undefined && <Loading />}
+    </Page>
   );
 }
 
