@@ -42,7 +42,7 @@ export function App() {
       </a>
       <div class="side" role={isAlone ? "main" : undefined} id={isAlone ? "content" : undefined} tabIndex={isAlone ? -1 : undefined}>
         <div class="brand" role={isAlone ? undefined : "banner"}>
-          <Brand class="brand-name"><a href={link("/")}>{t.app.name}</a></Brand>
+          <Brand class="brand-name"><a href={link("/")}><Logo />{t.app.name}</a></Brand>
           <SpaceButton />
           <LiveMark />
           <Account />
@@ -97,6 +97,16 @@ function Shown() {
   if (!view) return <Empty icon="warning" title={t.app.noView} />;
   if (!maySee(view)) return <Empty icon="lock" title={t.app.notAllowed}><p>{t.app.takes(scopesOf(view))}</p></Empty>;
   return <Later key={view.path} load={view.load} />;
+}
+
+/** The drawing of `public/icon.svg`, in the colours of the theme. */
+function Logo() {
+  return (
+    <svg class="logo" viewBox="0 0 32 32" aria-hidden="true">
+      <path d="M8.9 12.2A8.4 8.4 0 1 1 8.2 18.4M8.3 7.6v4.8h4.8" />
+      <circle cx="16.4" cy="16" r="2.7" />
+    </svg>
+  );
 }
 
 function Hints() {

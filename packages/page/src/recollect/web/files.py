@@ -14,6 +14,8 @@ _TYPES = {
     ".html": "text/html",
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
 }
 VIEWS = (
     "audit",
