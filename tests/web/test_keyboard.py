@@ -153,7 +153,7 @@ def test_each_task_is_done_without_a_pointer(
     page.keyboard.press("Enter")
     page.wait_for_selector("h1 >> text=A longer story")
     # jump to a date, typed as its field takes it
-    tab_to(page, ".jump [type=date]")
+    tab_to(page, ".jump [name=date]")
     day = NOW - timedelta(days=40)
     page.keyboard.type(day.strftime("%m%d%Y"))
     page.wait_for_selector("[data-target=true] >> text=/The lighthouse, day (19|20|21)/")

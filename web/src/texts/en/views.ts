@@ -227,6 +227,10 @@ export const views = {
       nothing: "Nothing.",
     },
   },
+  date: {
+    parts: { day: "dd", month: "mm", year: "yyyy" },
+    choose: (label: string) => `${label}: choose from a calendar`,
+  },
   search: {
     title: "Search",
     label: "Search all conversations",

@@ -2,16 +2,18 @@
 import { useState } from "preact/hooks";
 import { describe } from "../../api/errors";
 import { t } from "../../texts/views";
-import { isWholeDate } from "../../ui/time";
+import { DateField } from "../../ui/DateField";
 import type { Transcript } from "./transcript";
 
 export function Jump({ transcript, go }: { transcript: Transcript; go: (turn: number) => void }) {
+  const [day, setDay] = useState("");
   const [problem, setProblem] = useState("");
   const total = transcript.shown.value.conversation?.turnCount ?? 0;
   const toDate = async (day: string) => {
+    setDay(day);
     setProblem("");
     try {
-      if (isWholeDate(day)) go(await transcript.turnAt(new Date(`${day}T00:00`).getTime()));
+      if (day) go(await transcript.turnAt(new Date(`${day}T00:00`).getTime()));
     } catch (failure) {
       setProblem(describe(failure));
     }
@@ -27,7 +29,7 @@ export function Jump({ transcript, go }: { transcript: Transcript; go: (turn: nu
       }}
     >
       <label>{t.conversation.jumpTurn}<input name="turn" type="number" min={1} max={total} placeholder={String(total)} /></label>
-      <label>{t.conversation.jumpDate}<input name="date" type="date" onChange={(event) => void toDate(event.currentTarget.value)} /></label>
+      <DateField name="date" label={t.conversation.jumpDate} value={day} onChange={(it) => void toDate(it)} />
       {problem && <span class="error" role="alert">{problem}</span>}
     </form>
   );

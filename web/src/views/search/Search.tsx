@@ -8,11 +8,11 @@ import { isCancelled } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, navigate, route } from "../../router";
 import { t } from "../../texts/views";
+import { DateField } from "../../ui/DateField";
 import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName, DOUBTFUL } from "../../ui/text";
-import { isWholeDate } from "../../ui/time";
 import { Result } from "./Result";
 import "./search.css";
 
@@ -133,7 +133,6 @@ function Filters({ values, change }: FiltersProps) {
   }, []);
   const of = (name: Filter) => valueOf(values, name);
   const channels = new Set([...(facets?.channels?.facets.map((it) => it.value) ?? []), ...(of("channel") ? [of("channel")] : [])]);
-  const changeDate = (name: "from" | "to", day: string) => (!day || isWholeDate(day)) && change({ [name]: day });
   const isFiltered = FILTERS.some((it) => of(it));
   return (
     <div class="search-filters">
@@ -144,14 +143,8 @@ function Filters({ values, change }: FiltersProps) {
           {[...channels].map((it) => <option key={it} value={it}>{channelName(it)}</option>)}
         </select>
       </label>
-      <label>
-        <span>{t.search.from}</span>
-        <input type="date" value={of("from")} onChange={(event) => changeDate("from", event.currentTarget.value)} />
-      </label>
-      <label>
-        <span>{t.search.to}</span>
-        <input type="date" value={of("to")} onChange={(event) => changeDate("to", event.currentTarget.value)} />
-      </label>
+      <DateField name="from" label={t.search.from} value={of("from")} onChange={(from) => change({ from })} />
+      <DateField name="to" label={t.search.to} value={of("to")} onChange={(to) => change({ to })} />
       <label>
         <span>{t.search.topic}</span>
         <input list="topics" value={of("topic")} onChange={(event) => change({ topic: event.currentTarget.value })} />
