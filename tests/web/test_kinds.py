@@ -57,7 +57,9 @@ def signing(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     secrets = {kind: tokens.create(it)[1] for kind, it in grants.items()}
     secrets["gateway"] = tokens.create(grant("gateway"))[1]
     with Client(server.address, token=secrets["admin"]) as client:
-        it = client.conversations.create("web", messages=[Message.user("The lighthouse")]).id
+        it = client.conversations.create(
+            "web", messages=[Message.user("The lighthouse"), Message.assistant("By nine.")]
+        ).id
         client.channels.add_owner_identity("whatsapp", "+4917012345678")
         client.channels.receive("whatsapp", "m-1", "Shall I?", sender="+351912000100")
     secrets["project"] = tokens.create(grant("project", conversation_id=it))[1]
@@ -87,7 +89,7 @@ def test_a_token_is_offered_what_it_may_do_and_nothing_else(signing: Signing, ki
     for control in ("Rename", "Edit topics"):
         assert (page.locator(f"main [aria-label='{control}']").count() > 0) == offer.manages
     assert (page.locator(".details >> text=Archive").count() > 0) == offer.manages
-    for control in ("Go on from here in a copy", "Take its text away…"):
+    for control in ("Go on from here in a copy", "Take its text away…", "A good answer"):
         assert (page.locator(f"main [aria-label='{control}']").count() > 0) == offer.writes
     page.click("main [aria-label='More actions']")
     page.wait_for_selector("[role=menu] >> text=Export…")

@@ -131,7 +131,7 @@ export function TranscriptList({ transcript, target, isMeant }: Props) {
           const line = lines[index];
           if (line) return (
             <MessageLine
-              conversationId={transcript.id} line={line}
+              conversationId={transcript.id} conversation={shown.conversation} line={line}
               isTarget={wanted ? index === wantedAt : line.message.turnNumber === target}
               isMeant={wanted ? wanted.isMeant && index === wantedAt : isMeant && line.opensTurn && line.message.turnNumber === target}
             />

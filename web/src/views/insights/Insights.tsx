@@ -14,8 +14,9 @@ import { Card, Page } from "../../ui/Page";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName, oneLine } from "../../ui/text";
 import { BarChart } from "./BarChart";
+import { Feedback } from "./Feedback";
 import {
-  amount, dateRange, figuresOf, filtersOf, GROUPS, MEASURES, RANGES, timeZone, UNITS, written, type Figures, type Filters, type Measure,
+  amount, dateRange, figuresOf, filtersOf, GROUPS, MEASURES, RANGES, sinceOf, timeZone, UNITS, written, type Figures, type Filters, type Measure,
 } from "./figures";
 import "./insights.css";
 
@@ -129,6 +130,7 @@ function Parts({ answers, filters, figures, title }: PartsProps) {
       <Topics answer={answers.topics} />
       <Hours channels={answers.hours} />
       <Busiest conversations={answers.busiest} measure={measure} />
+      <Feedback since={sinceOf(filters)} />
     </>
   );
 }

@@ -43,13 +43,18 @@ export function filtersOf(query: URLSearchParams): Filters {
 
 /** Return the range of time that filters mean, until now. It begins with a whole unit, so that every
  * answer is about the same time, by whatever unit it counts. */
-export function dateRange({ range, unit }: Filters) {
+export function dateRange(filters: Filters) {
+  return { start: timestampFromMs(sinceOf(filters)) };
+}
+
+/** Return the beginning of the range of time that filters mean, in milliseconds since 1970. */
+export function sinceOf({ range, unit }: Filters): number {
   const start = new Date();
   start.setHours(0, 0, 0, 0);
   start.setDate(start.getDate() - RANGES[range] + 1);
   if (unit === "week") start.setDate(start.getDate() - ((start.getDay() + 6) % 7));
   if (unit === "month") start.setDate(1);
-  return { start: timestampFromMs(start.getTime()) };
+  return start.getTime();
 }
 
 export const timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
