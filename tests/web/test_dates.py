@@ -1,4 +1,4 @@
-"""The field of dates: as the person's own locale writes them, whatever the browser's windows speak."""
+"""The field of dates: as the person's own locale writes them."""
 
 from typing import Any
 

@@ -4,8 +4,8 @@ import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Account } from "./Account";
 import { asked } from "./actions/asked";
-import { may, onlyConversation, refreshSession, session } from "./api/session";
-import { helpOpen, onKey, paletteOpen, shortcutsOn } from "./keyboard";
+import { may, refreshSession, session } from "./api/session";
+import { helpOpen, onKey, paletteOpen } from "./keyboard";
 import { connectAgain, liveStatus } from "./live/connection";
 import { link, navigate, route } from "./router";
 import { SpaceButton } from "./spaces/SpaceButton";
@@ -93,7 +93,7 @@ function Shown() {
     document.title = view?.order === undefined ? t.app.name : `${view.name} · ${t.app.name}`;
   }, [view]);
   if (path === "/" && !may(Scope.CONVERSATIONS_READ)) return <Empty icon="lock" level="p" title={t.app.notAllowed} />;
-  if (path === "/") return <Empty icon="chat" level="p" title={t.app.empty}>{shortcutsOn.value && !isNarrow.value && <Hints />}</Empty>;
+  if (path === "/") return <Later key="home" load={loadHome} />;
   if (!view) return <Empty icon="warning" title={t.app.noView} />;
   if (!maySee(view)) return <Empty icon="lock" title={t.app.notAllowed}><p>{t.app.takes(scopesOf(view))}</p></Empty>;
   return <Later key={view.path} load={view.load} />;
@@ -109,14 +109,7 @@ function Logo() {
   );
 }
 
-function Hints() {
-  const { create, search, help, palette } = t.app.hints;
-  const hints: [string, string][] = [["Ctrl K", palette], ["?", help]];
-  if (may(Scope.RECALL)) hints.unshift(["/", search]);
-  if (may(Scope.CONVERSATIONS_WRITE) && !onlyConversation()) hints.unshift(["n", create]);
-  return <p class="hints">{hints.map(([key, text]) => <span key={key}><kbd>{key}</kbd> {text}</span>)}</p>;
-}
-
+const loadHome = () => import("./views/conversation/Home");
 const loadSignIn = () => import("./SignIn");
 const loadKeys = () => import("./KeysDialog");
 const loadPalette = () => import("./palette/Palette");

@@ -114,7 +114,7 @@ function Counts({ of }: { of: RemovedFrom[] }) {
       {of.map(({ place, count }) => (
         <div key={place}>
           <dt>{d.places[place] ?? d.madePlaces[place] ?? place}</dt>
-          <dd>{BYTES.has(place) ? sizeOf(Number(count)) : Number(count).toLocaleString("en")}</dd>
+          <dd>{BYTES.has(place) ? sizeOf(Number(count)) : Number(count).toLocaleString(t.language)}</dd>
         </div>
       ))}
     </dl>

@@ -9,14 +9,15 @@ import { onKey, shortcutsOn } from "../keyboard";
 import { navigate, route, setQuery } from "../router";
 import { archive, begun, isPinned, list, loadFirst, loadMore, NEW, pin, readFilters, writing } from "../state/conversations";
 import { chosen } from "../state/chosen";
+import { isNarrow } from "../state/theme";
 import { t } from "../texts";
-import { Copy } from "../ui/Copy";
 import { Icon } from "../ui/Icon";
 import { Menu, type MenuItem } from "../ui/Menu";
 import { Empty, Failure, Loading } from "../ui/States";
 import { channelName } from "../ui/text";
 import { daysAgo, millis } from "../ui/time";
 import { VirtualList, type Virtual } from "../ui/VirtualList";
+import { FirstLines } from "./FirstLines";
 import { itemsFor } from "./items";
 import { type Editing, Row, nameOf } from "./Row";
 
@@ -141,10 +142,7 @@ export function Sidebar() {
           ) : (
             <>
               <p>{t.sidebar.noneHint}</p>
-              <figure class="code-block bare first-lines">
-                <Copy text={t.sidebar.fill} label={t.app.copyCode} />
-                <pre class="code" tabIndex={0}>{t.sidebar.fill}</pre>
-              </figure>
+              {isNarrow.value && <FirstLines />}
             </>
           )}
         </Empty>

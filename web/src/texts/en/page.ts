@@ -3,6 +3,8 @@
 import { count } from "./count";
 
 export const page = {
+  /** The language, of which numbers are too. */
+  language: "en",
   app: {
     name: "Recollect",
     skip: "Skip to the content",
@@ -25,8 +27,6 @@ export const page = {
     takes: (scopes: string) => `It takes the scope ${scopes}.`,
     everySpace: (scopes: string) => `${scopes}, in a token for every space`,
     noView: "There is no such page.",
-    empty: "Choose a conversation, or search all of them.",
-    hints: { create: "begins a conversation", search: "searches", help: "lists all shortcuts", palette: "goes anywhere" },
     save: "Save",
     cancel: "Cancel",
     copyCode: "Copy",
@@ -110,7 +110,7 @@ export const page = {
     rename: "Rename",
     renameLabel: "New title",
     none: "No conversations yet.",
-    noneHint: "Recollect keeps what is said to an agent, shows it here as it is said, and finds it again. A conversation appears as soon as an agent stores one, or you write one. These lines store the first:",
+    noneHint: "Recollect keeps what is said to an agent, shows it here as it is said, and finds it again. A conversation appears as soon as an agent stores one, or you write one.",
     fill: [
       "from recollect import Client, Message",
       "",

@@ -154,7 +154,7 @@ function Days({ uses }: { uses: Use[] }) {
                   <td class="wide">{use.space}</td>
                   <td class="wide"><code>{oneLine(use.peer === "others" ? t.audit.others : use.peer)}</code></td>
                   <td class="end">
-                    {Number(use.calls).toLocaleString("en")}
+                    {Number(use.calls).toLocaleString(t.language)}
                     {use.refusedCalls > 0n && <span class="refused"><Icon name="warning" />{t.audit.refused(Number(use.refusedCalls))}</span>}
                   </td>
                   <td class="end" title={fullTime(use.lastCallTime)}>{clockTime(use.lastCallTime)}</td>

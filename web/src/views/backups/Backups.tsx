@@ -102,8 +102,8 @@ function Receipt({ made: { backup, at } }: { made: Made }) {
   const facts: [string, string][] = [
     [t.backups.path, oneLine(backup.path)],
     [t.backups.spaces, backup.spaces.join(", ")],
-    [t.backups.conversations, Number(backup.conversations).toLocaleString("en")],
-    [t.backups.exchanges, Number(backup.externalCommunications).toLocaleString("en")],
+    [t.backups.conversations, Number(backup.conversations).toLocaleString(t.language)],
+    [t.backups.exchanges, Number(backup.externalCommunications).toLocaleString(t.language)],
     [t.backups.bytes, sizeOf(Number(backup.bytes))],
   ];
   return (

@@ -65,7 +65,7 @@ function takePrepared(id: string): Prepared | undefined {
 export default function ConversationView() {
   const id = chosen();
   if (id === NEW) return <Beginning />;
-  return id ? <Opened key={id} id={id} /> : <Empty icon="chat" title={t.app.empty} />;
+  return id ? <Opened key={id} id={id} /> : <Empty icon="chat" title={t.home.choose} />;
 }
 
 /** A conversation of which nothing is stored yet. */

@@ -20,17 +20,18 @@ export function Jump({ transcript, go }: { transcript: Transcript; go: (turn: nu
   };
   if (total < 2) return null;
   return (
-    <form
-      class="jump"
-      onSubmit={(event) => {
-        event.preventDefault();
-        const turn = Number(new FormData(event.currentTarget).get("turn"));
-        if (turn) go(Math.min(Math.max(turn, 1), total));
-      }}
-    >
-      <label>{t.conversation.jumpTurn}<input name="turn" type="number" min={1} max={total} placeholder={String(total)} /></label>
+    <div class="jump">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          const turn = Number(new FormData(event.currentTarget).get("turn"));
+          if (turn) go(Math.min(Math.max(turn, 1), total));
+        }}
+      >
+        <label>{t.conversation.jumpTurn}<input name="turn" type="number" min={1} max={total} placeholder={String(total)} /></label>
+      </form>
       <DateField name="date" label={t.conversation.jumpDate} value={day} onChange={(it) => void toDate(it)} />
       {problem && <span class="error" role="alert">{problem}</span>}
-    </form>
+    </div>
   );
 }

@@ -55,7 +55,7 @@ interface Part {
 }
 
 const integer = (value: bigint | undefined) => Number(value ?? 0n);
-const number = (value: bigint | undefined) => integer(value).toLocaleString("en");
+const number = (value: bigint | undefined) => integer(value).toLocaleString(t.language);
 
 /** Return the state of each part, as a sentence. */
 function partsOf({ serving, stats, jobs }: Answers): Part[] {

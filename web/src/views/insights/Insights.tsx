@@ -93,7 +93,7 @@ function Shown({ answers, filters }: { answers: Answers; filters: Filters }) {
   return (
     <>
       <dl class="tiles">
-        <Tile name={t.insights.conversations} value={Number(sum?.conversations ?? 0n).toLocaleString("en")} />
+        <Tile name={t.insights.conversations} value={Number(sum?.conversations ?? 0n).toLocaleString(t.language)} />
         <Tile name={t.insights.measures.turns} value={written(amount(sum, "turns"), "turns", true)} />
         <Tile name={t.insights.measures.messages} value={written(amount(sum, "messages"), "messages", true)} />
         <Tile name={t.insights.measures.tokens} value={written(amount(sum, "tokens"), "tokens", true)}>
@@ -106,7 +106,10 @@ function Shown({ answers, filters }: { answers: Answers; filters: Filters }) {
       {figures.totals.some(Boolean) || answers.topics.topics.length > 0 || answers.hours.length > 0 ? (
         <Parts answers={answers} filters={filters} figures={figures} title={title} />
       ) : (
-        <Empty icon="chart" level="p" title={t.insights.nothing}><p>{t.insights.nothingHint}</p></Empty>
+        <Empty icon="chart" level="p" title={t.insights.nothing}>
+          <p>{t.insights.nothingHint}</p>
+          {filters.range !== "1y" && <button class="button" onClick={() => setQuery({ range: "1y" })}>{t.insights.longest}</button>}
+        </Empty>
       )}
     </>
   );
@@ -168,8 +171,8 @@ function Topics({ answer }: { answer: TopicsOverTimeResponse }) {
                 <tr key={it.topic}>
                   <th scope="row"><a href={topicLink(it.topic)}><bdi>{oneLine(it.topic)}</bdi></a></th>
                   <td class="wide"><Spark values={values} top={top} /></td>
-                  <td class="end">{sumOf(values).toLocaleString("en")}</td>
-                  <td class="end">{sumOf(it.turns.map(Number)).toLocaleString("en")}</td>
+                  <td class="end">{sumOf(values).toLocaleString(t.language)}</td>
+                  <td class="end">{sumOf(it.turns.map(Number)).toLocaleString(t.language)}</td>
                 </tr>
               );
             })}

@@ -74,8 +74,8 @@ export function amount(activity: Activity | undefined, measure: Measure): number
   }
 }
 
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat(t.language, { notation: "compact", maximumFractionDigits: 1 });
+const whole = new Intl.NumberFormat(t.language, { maximumFractionDigits: 0 });
 
 /** Return a value as people read it. */
 export function written(value: number, measure: Measure, isShort = false): string {

@@ -13,6 +13,7 @@ import { t } from "../../texts/views";
 import { useOpening } from "../../ui/focus";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { usePolled } from "../../ui/polling";
+import { Copy } from "../../ui/Copy";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName, directionOf, oneLine } from "../../ui/text";
 import { fullTime, shortTime } from "../../ui/time";
@@ -48,6 +49,19 @@ export default function People() {
       <List key={deletions} chosen={id} />
       {id ? <Exchange key={id} id={id} onDeleted={onDeleted} /> : <div class="exchange none"><Empty icon="people" level="p" title={t.people.choose} /></div>}
     </div>
+  );
+}
+
+/** How third parties come in, with the code. */
+function NoParty() {
+  return (
+    <Empty icon="people" level="p" title={t.people.none}>
+      <p>{t.people.noneHint}</p>
+      <figure class="code-block bare first-lines">
+        <Copy text={t.people.receive} label={t.app.copyCode} />
+        <pre class="code" tabIndex={0}>{t.people.receive}</pre>
+      </figure>
+    </Empty>
   );
 }
 
@@ -88,7 +102,7 @@ function List({ chosen }: { chosen: string }) {
       ) : !answer ? (
         <Loading />
       ) : answer.communications.length === 0 ? (
-        <p class="state">{isFiltered ? t.people.noMatch : t.people.none}</p>
+        isFiltered ? <p class="state">{t.people.noMatch}</p> : <NoParty />
       ) : (
         <ul class="people-rows">
           {answer.communications.map((it) => (

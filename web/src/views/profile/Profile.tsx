@@ -11,7 +11,7 @@ import { Icon } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
 import { usePolled } from "../../ui/polling";
 import { Page } from "../../ui/Page";
-import { Failure, Loading } from "../../ui/States";
+import { Empty, Failure, Loading } from "../../ui/States";
 import { fullTime, shortTime } from "../../ui/time";
 import "./profile.css";
 
@@ -46,7 +46,12 @@ function Shown({ answers: { profile, anchors }, again }: { answers: Answers; aga
     <>
       <p class="lead">{t.profile.lead}</p>
       {profile.degraded && <p class="state" role="status">{t.profile.lacking(profile.degraded)}</p>}
-      {!profile.statements.length && !anchors.length && !profile.degraded && <p class="state">{t.profile.none}</p>}
+      {!profile.statements.length && !anchors.length && !profile.degraded && (
+        <Empty icon="person" level="p" title={t.profile.none}>
+          <p>{t.profile.noneHint}</p>
+          {may(Scope.CONVERSATIONS_WRITE) && <a class="button" href={link("/")}>{t.profile.say}</a>}
+        </Empty>
+      )}
       {KINDS.map((kind) => {
         const statements = profile.statements.filter((it) => it.kind === kind);
         return statements.length > 0 && (

@@ -6,13 +6,13 @@ import { type FacetsResponse, InsightService, Scope, type SearchResponse } from 
 import { client, recall } from "../../api/calls";
 import { isCancelled } from "../../api/errors";
 import { may } from "../../api/session";
-import { link, navigate, route } from "../../router";
+import { link, navigate, route, topicLink } from "../../router";
 import { t } from "../../texts/views";
 import { DateField } from "../../ui/DateField";
 import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";
-import { channelName, DOUBTFUL } from "../../ui/text";
+import { channelName, DOUBTFUL, oneLine } from "../../ui/text";
 import { Result } from "./Result";
 import "./search.css";
 
@@ -21,6 +21,8 @@ const insight = client.of(InsightService);
 const LIMIT = 30;
 /** The most that the server answers. */
 const MOST = 100;
+/** Topics that are offered at the beginning. */
+const TOPICS = 12;
 const FILTERS = ["channel", "from", "to", "topic", "person"] as const;
 type Filter = (typeof FILTERS)[number];
 
@@ -82,7 +84,7 @@ export default function SearchView() {
           <Filters values={query} change={change} />
         </form>
         <div class="results" aria-live="polite">
-          {outcome.kind === "none" && <Empty icon="search" level="p" title={t.search.start}><p>{t.search.startHint}</p></Empty>}
+          {outcome.kind === "none" && <Start />}
           {outcome.kind === "loading" && <Loading text={t.search.searching} />}
           {outcome.kind === "failed" && <Failure level="p" error={outcome.error} retry={() => setAttempt(attempt + 1)} />}
           {outcome.kind === "found" && <Found answer={outcome.answer} query={question} more={limit < MOST ? () => setLimit(MOST) : undefined} />}
@@ -117,6 +119,22 @@ function Found({ answer, query, more }: { answer: SearchResponse; query: string;
       </ol>
       {more && answer.hasMore && <p class="more"><button class="button" onClick={more}>{t.search.more}</button></p>}
     </>
+  );
+}
+
+/** What leads on before anybody has typed: what people talk about most. */
+function Start() {
+  const [topics, setTopics] = useState<string[]>([]);
+  useEffect(() => {
+    if (may(Scope.CONVERSATIONS_READ)) insight.listTopics({ pageSize: TOPICS }).then((it) => setTopics(it.topics.map(({ label }) => label)), () => undefined);
+  }, []);
+  return (
+    <Empty icon="search" level="p" title={t.search.start}>
+      <p>{t.search.startHint}</p>
+      {topics.length > 0 && (
+        <p class="topics" aria-label={t.search.topics}>{topics.map((it) => <a key={it} href={topicLink(it)}>{oneLine(it)}</a>)}</p>
+      )}
+    </Empty>
   );
 }
 
