@@ -16,7 +16,7 @@ SPACE = re.compile(r"(?:padding|margin|gap|row-gap|column-gap)(?:-[a-z-]+)?")
 OF_THE_SCALE = re.compile(
     r"(?:0|1px|auto|inherit|var\(--s[1-7]\)|-\d+px|\d+vh|calc\(.*\))(?: !important)?"
 )
-"""What a space may be: a step of the scale, a hairline, or a correction of what an eye sees."""
+"""The forms of a space: a step of the scale, a hairline, or a correction of what an eye sees."""
 ELSEWHERE = {"font-size": "var(--", "font-weight": "var(--", "border-radius": "var(--"}
 FREE = {"0", "400", "50%", "999px", "inherit"}
 
@@ -24,7 +24,7 @@ FREE = {"0", "400", "50%", "999px", "inherit"}
 def declarations() -> Iterator[tuple[str, str, str]]:
     """Yield the file, the property and the value of every declaration."""
     for file in sorted(SOURCES.rglob("*.css")):
-        if file.name == "tokens.css":
+        if file == SOURCES / "styles/tokens.css":
             continue
         text = re.sub(r"/\*.*?\*/", "", file.read_text(), flags=re.S)
         for name, value in re.findall(r"(?<![\w-])([a-z-]+): ([^;{}]+)(?=[;}])", text):
@@ -48,13 +48,13 @@ def test_space_and_type_come_from_one_scale() -> None:
 def test_every_word_of_the_page_is_in_the_folder_of_its_language() -> None:
     if not TYPESCRIPT.exists():
         pytest.skip(f"{TYPESCRIPT} is missing: npm ci in web/")
-    said = subprocess.run(
+    outcome = subprocess.run(
         ["node", "-e", _WORDS, TYPESCRIPT, *map(str, SOURCES.rglob("*.tsx"))],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.splitlines() == []
+    assert outcome.stdout.splitlines() == []
     # and each folder is named in the three modules that choose it, and nowhere else
     naming = [
         str(file.relative_to(SOURCES))
@@ -174,5 +174,6 @@ def test_a_row_that_moves_shows_from_where(stage: Stage, window: Browsing) -> No
     )
     stage.client.conversations.append_turn(first, [Message.user("And now?")])
     wait(page, f"document.querySelector('{ROW}').id === 'row-{first}'")
-    wait(page, "window.slid === 'transform'")
+    wait(page, "'slid' in window")
+    assert page.evaluate("slid") == "transform"
     page.close()

@@ -1,4 +1,4 @@
-"""What people say of answers: a thumb with a word, kept, exported, brought back, and counted."""
+"""Feedback on answers: a thumb with a word is kept, exported, brought back, and counted."""
 
 import json
 from pathlib import Path

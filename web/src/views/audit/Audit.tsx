@@ -1,6 +1,6 @@
 // Who did and read what: the calls of tokens, by day, method and address.
 import { useEffect, useState } from "preact/hooks";
-import { AdminService, type Token, type TokenUse } from "@recollect/client";
+import { AdminService, type Token } from "@recollect/client";
 import { client } from "../../api/calls";
 import { isCancelled } from "../../api/errors";
 import { link, route, setQuery } from "../../router";
@@ -12,7 +12,7 @@ import { oneLine } from "../../ui/text";
 import { clockTime, dates, fullTime } from "../../ui/time";
 import { tokenName } from "../tokens/names";
 import { isReading } from "./methods";
-import { daysSince, readUses } from "./reading";
+import { daysSince, readUses, type Use } from "./reading";
 import "./audit.css";
 
 const admin = client.of(AdminService);
@@ -22,11 +22,6 @@ const KINDS = ["all", "reads", "changes", "refused"];
 const RANGES = [1, 7, 30, 90];
 const EVERY_DAY = 7;
 const day = dates({ weekday: "long", day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
-
-export interface Use {
-  token: Token;
-  use: TokenUse;
-}
 
 interface Filters {
   token: string;
@@ -144,22 +139,25 @@ function Days({ uses }: { uses: Use[] }) {
               <th scope="col" class="end">{t.audit.last}</th>
             </tr></thead>
             <tbody>
-              {those.map(({ token, use }) => (
-                <tr key={`${token.id} ${use.method} ${use.space} ${use.peer}`}>
-                  <th scope="row"><bdi>{tokenName(token)}</bdi></th>
-                  <td>
-                    <code>{use.method}</code>{" "}
-                    <span class="muted">{isReading(use.method) ? t.audit.reads : t.audit.changes}</span>
-                  </td>
-                  <td class="wide">{use.space}</td>
-                  <td class="wide"><code>{oneLine(use.peer === "others" ? t.audit.others : use.peer)}</code></td>
-                  <td class="end">
-                    {Number(use.calls).toLocaleString(t.language)}
-                    {use.refusedCalls > 0n && <span class="refused"><Icon name="warning" />{t.audit.refused(Number(use.refusedCalls))}</span>}
-                  </td>
-                  <td class="end" title={fullTime(use.lastCallTime)}>{clockTime(use.lastCallTime)}</td>
-                </tr>
-              ))}
+              {those.map(({ token, use }) => {
+                const [service, method] = use.method.split(".");
+                return (
+                  <tr key={`${token.id} ${use.method} ${use.space} ${use.peer}`}>
+                    <th scope="row"><bdi>{tokenName(token)}</bdi></th>
+                    <td>
+                      <code>{service}.<wbr />{method}</code>{" "}
+                      <span class="muted">{isReading(use.method) ? t.audit.reads : t.audit.changes}</span>
+                    </td>
+                    <td class="wide">{use.space}</td>
+                    <td class="wide"><code>{oneLine(use.peer === "others" ? t.audit.others : use.peer)}</code></td>
+                    <td class="end">
+                      {Number(use.calls).toLocaleString(t.language)}
+                      {use.refusedCalls > 0n && <span class="refused"><Icon name="warning" />{t.audit.refused(Number(use.refusedCalls))}</span>}
+                    </td>
+                    <td class="end" title={fullTime(use.lastCallTime)}>{clockTime(use.lastCallTime)}</td>
+                  </tr>
+                );
+              })}
             </tbody>
           </table>
         </section>

@@ -1,14 +1,18 @@
 // The uses of tokens, read token by token.
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import type { AdminService, Token } from "@recollect/client";
+import type { AdminService, Token, TokenUse } from "@recollect/client";
 import { client } from "../../api/calls";
 import { millis } from "../../ui/time";
-import type { Use } from "./Audit";
 
 const AT_ONCE = 4;
 /** The most entries of a page. */
 const PAGE = 500;
 const DAY_MS = 86_400_000;
+
+export interface Use {
+  token: Token;
+  use: TokenUse;
+}
 
 /** Return the first moment of so many days (UTC), today's included. */
 export function daysSince(days: number): number {
