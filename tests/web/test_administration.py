@@ -211,7 +211,12 @@ def test_the_first_token_is_not_lost_though_the_page_needs_one_from_then_on(
     secret = page.wait_for_selector(".secret").inner_text()
     with pytest.raises(Unauthenticated):
         stage.client.conversations.create("web")
-    page.wait_for_selector(".banner", state="attached")  # the page was refused too
+    # the page is refused too, whatever it asks for meanwhile
+    page.wait_for_selector(".banner", state="attached")
+    with page.expect_response("**/WhoAmI") as refusal:
+        page.evaluate("document.querySelector('.banner button').click()")
+    assert refusal.value.status == 401
+    page.evaluate("new Promise(requestAnimationFrame)")
     assert page.inner_text(".secret") == secret
     page.click("text=I have it")
     page.fill("input[type=password]", secret)

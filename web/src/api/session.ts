@@ -30,18 +30,18 @@ export const person = signal("");
 /** Set while somebody whom a proxy signs in is signed out here. */
 const SIGNED_OUT = `recollect-signed-out${base}`;
 let refusal: string | undefined;
+let isHeld = false;
 const CREATED = 201;
 const UNAUTHENTICATED = 401;
 
 onRefusal.session = () => (session.value = { kind: "closed", ...(refusal && { reason: refusal }) });
-onRefusal.token = () => (session.value = { kind: "token" });
+onRefusal.token = () => isHeld || (session.value = { kind: "token" });
 onSessionChange(() => location.reload());
 
 /** Keep what is shown though the server asks for a token by now, until the returned function is called. */
 export function holdSession(): () => void {
-  const { token } = onRefusal;
-  onRefusal.token = () => undefined;
-  return () => (onRefusal.token = token!);
+  isHeld = true;
+  return () => (isHeld = false);
 }
 
 /** Return whether the caller has all of some scopes. */
@@ -108,7 +108,7 @@ export async function refreshSession(): Promise<void> {
     session.value = { kind: "open", caller };
   } catch (error) {
     const kind = session.peek().kind;
-    if (kind === "closed" || kind === "token") return;
+    if (isHeld || kind === "closed" || kind === "token") return;
     const isRefused = isOf(error, "PERMISSION_DENIED", "NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION");
     session.value = { kind: isRefused ? "space" : "unreachable", reason: describe(error) };
   }
