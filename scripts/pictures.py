@@ -229,7 +229,6 @@ def take(target: Path) -> None:
             "third-parties": ("/third-parties", ".people-rows a", WIDE),
             "settings": ("/settings", ".setting", WIDE),
             "health": ("/health", ".overall", WIDE),
-            "backups": ("/backups", ".backups .facts", WIDE),
             "narrow-list": ("/", "[data-list] .row-link", NARROW),
             "narrow": (first, ".message", NARROW),
         }
