@@ -264,6 +264,12 @@ def wait(page: Any, expression: str, argument: Any = None) -> None:
         page.wait_for_timeout(20)
 
 
+def choose(page: Any, item: str) -> None:
+    """Choose an item of the menu of who is signed in."""
+    page.click(".account")
+    page.click(f"[role=menu] >> text={item}")
+
+
 def visit(page: Any, path: str) -> None:
     """Show another address as a link does, which takes a tenth of loading the page anew."""
     page.evaluate(

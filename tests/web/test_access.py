@@ -12,7 +12,7 @@ from recollect_server.domain.time import system_clock
 from tests.crash.load import process
 from tests.credentials.conftest import grant, tokens_of
 from tests.waiting import until
-from tests.web.conftest import Bridge, Browsing
+from tests.web.conftest import Bridge, Browsing, choose
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_page_signs_in_and_shows_what_its_token_allows(
         page.fill("input[type=password]", brain[1])
         page.keyboard.press("Enter")
         page.wait_for_selector("nav a >> text=Search")
-        page.click("[aria-label='Sign out']")
+        choose(page, "Sign out")
         page.wait_for_selector(".gate form")
         assert window.problems == []
         window.context.close()

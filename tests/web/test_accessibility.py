@@ -3,7 +3,7 @@
 import pytest
 from recollect import Message, ToolCall
 
-from tests.web.conftest import COLOURS, ROW, TOO_WIDE, Browsing, Stage, axe, visit, wait
+from tests.web.conftest import COLOURS, ROW, TOO_WIDE, Browsing, Stage, axe, choose, visit, wait
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -53,6 +53,9 @@ def test_a_page_at_twice_its_size_is_usable(stage: Stage, window: Browsing) -> N
         "/settings": (".setting", ".page-body", 200),
         "/health": (".overall", ".page-body", 200),
         "/third-parties": (".people-list", ".people-list", 200),
+        "/tokens": (".tokens .empty", ".page-body", 200),
+        "/audit": (".audit .empty", ".page-body", 200),
+        "/backups": (".backups .now", ".page-body", 200),
     }
     for path, (shown, part, least) in views.items():
         visit(page, path)
@@ -105,10 +108,12 @@ def test_a_theme_is_chosen_by_hand(window: Browsing) -> None:
     page.emulate_media(color_scheme="light")
     background = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(background)
-    page.click("[aria-label='Theme: as the system']")
-    page.click("[aria-label='Theme: light']")
+    choose(page, "Theme: dark")
     assert page.evaluate(background) != light
     page.reload()
-    page.click("[aria-label='Theme: dark']")
+    page.click(".account")
+    assert page.inner_text("[role=menu] [aria-checked=true]").startswith("Theme: dark")
+    assert axe(page) == []
+    page.click("[role=menu] >> text=Theme: as the system")
     assert page.evaluate(background) == light
     page.close()

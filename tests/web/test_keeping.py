@@ -77,6 +77,7 @@ def test_a_conversation_is_archived_from_the_list_and_taken_out_again(
     assert axe(page) == []
     page.locator("[role=menuitem]", has_text="Archive").press("Enter")
     page.wait_for_selector(f"#row-{first}", state="detached")
+    page.click("[aria-label='More filters']")
     page.check(".filter-bar [type=checkbox]")
     page.wait_for_selector(f"#row-{first}")
     assert "archived=1" in page.url
@@ -112,6 +113,7 @@ def test_a_list_is_filtered_by_a_topic_and_follows_it(stage: Stage, window: Brow
     conversations.set_topics(one, ["boiler", "costs"])
     page = window.tab("/", f"#row-{other}")
     page.wait_for_selector(".live-live", state="attached")
+    page.click("[aria-label='More filters']")
     page.select_option(".filter-bar [aria-label=Topic]", "boiler")
     page.wait_for_selector(f"#row-{other}", state="detached")
     page.wait_for_selector(f"#row-{one}")  # the list is empty until it is read

@@ -153,7 +153,7 @@ def test_each_task_is_done_without_a_pointer(
     page.keyboard.press("Enter")
     page.wait_for_selector("h1 >> text=A longer story")
     # jump to a date, typed as its field takes it
-    tab_to(page, ".jump [type=date]")
+    tab_to(page, ".jump [name=date]")
     day = NOW - timedelta(days=40)
     page.keyboard.type(day.strftime("%m%d%Y"))
     page.wait_for_selector("[data-target=true] >> text=/The lighthouse, day (19|20|21)/")
@@ -188,7 +188,10 @@ def test_each_task_is_done_without_a_pointer(
     (party,) = stage.client.external.list_communications(trust=Trust.KNOWN)
     assert (party.id, party.open_escalations) == (asking.id, 0)
     # change a setting
-    tab_to(page, ".sections a[href^='/settings']")
+    tab_to(page, ".sections a[href^='/health']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".overall")
+    tab_to(page, ".tabs a[href^='/settings']")
     page.keyboard.press("Enter")
     page.wait_for_selector(".setting")
     tab_to(page, ".find")

@@ -10,7 +10,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.settings import Settings
 
 from tests.credentials.conftest import grant, tokens_of
-from tests.web.conftest import Bridge, Browsing, visit
+from tests.web.conftest import Bridge, Browsing, choose, visit
 
 
 class Signing(NamedTuple):
@@ -25,19 +25,22 @@ class Offer(NamedTuple):
     """Views and controls that the page offers to a kind of token."""
 
     views: set[str]
+    served: set[str]
+    """The views of the server, among which links lead from one to the other."""
     writes: bool
     manages: bool
     answers: bool
 
 
-READING = {"Search", "Insights", "What is known", "Third parties"}
+READING = {"Search", "Insights", "Profile", "Third parties"}
+SERVED = {"Health", "Tokens", "Audit", "Backups"}
 OFFERS = {
-    "reader": Offer(READING, writes=False, manages=False, answers=False),
-    "panel": Offer(READING, writes=False, manages=True, answers=True),
-    "brain": Offer(READING, writes=True, manages=True, answers=True),
-    "admin": Offer(READING | {"Health"}, writes=True, manages=True, answers=True),
+    "reader": Offer(READING, set(), writes=False, manages=False, answers=False),
+    "panel": Offer(READING, set(), writes=False, manages=True, answers=True),
+    "brain": Offer(READING, set(), writes=True, manages=True, answers=True),
+    "admin": Offer(READING | {"Server"}, SERVED, writes=True, manages=True, answers=True),
     "admin of all": Offer(
-        READING | {"Settings", "Health"}, writes=True, manages=True, answers=True
+        READING | {"Server"}, SERVED | {"Settings"}, writes=True, manages=True, answers=True
     ),
 }
 
@@ -54,7 +57,9 @@ def signing(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     secrets = {kind: tokens.create(it)[1] for kind, it in grants.items()}
     secrets["gateway"] = tokens.create(grant("gateway"))[1]
     with Client(server.address, token=secrets["admin"]) as client:
-        it = client.conversations.create("web", messages=[Message.user("The lighthouse")]).id
+        it = client.conversations.create(
+            "web", messages=[Message.user("The lighthouse"), Message.assistant("By nine.")]
+        ).id
         client.channels.add_owner_identity("whatsapp", "+4917012345678")
         client.channels.receive("whatsapp", "m-1", "Shall I?", sender="+351912000100")
     secrets["project"] = tokens.create(grant("project", conversation_id=it))[1]
@@ -84,7 +89,7 @@ def test_a_token_is_offered_what_it_may_do_and_nothing_else(signing: Signing, ki
     for control in ("Rename", "Edit topics"):
         assert (page.locator(f"main [aria-label='{control}']").count() > 0) == offer.manages
     assert (page.locator(".details >> text=Archive").count() > 0) == offer.manages
-    for control in ("Go on from here in a copy", "Take its text away…"):
+    for control in ("Go on from here in a copy", "Take its text away…", "A good answer"):
         assert (page.locator(f"main [aria-label='{control}']").count() > 0) == offer.writes
     page.click("main [aria-label='More actions']")
     page.wait_for_selector("[role=menu] >> text=Export…")
@@ -98,14 +103,21 @@ def test_a_token_is_offered_what_it_may_do_and_nothing_else(signing: Signing, ki
         "/settings": ("Settings", ".setting"),
         "/search?q=lighthouse": ("Search", ".result"),
         "/health": ("Health", ".overall"),
+        "/tokens": ("Tokens", ".token"),
+        "/audit": ("Audit", ".audit .filters"),
+        "/backups": ("Backups", ".backups .now"),
         "/insights": ("Insights", ".tiles"),
         "/third-parties": ("Third parties", ".people-rows a"),
     }
     for path, (name, shown) in parts.items():
         visit(page, path)
-        page.wait_for_selector(
-            shown if name in offer.views else "text=Your token does not allow this view."
-        )
+        if name in offer.views | offer.served:
+            page.wait_for_selector(shown)
+            if name in offer.served:
+                assert set(page.locator("nav.tabs a").all_inner_texts()) == offer.served
+        else:
+            page.wait_for_selector("text=Your token does not allow this view.")
+            assert "It takes the scope admin" in page.inner_text("main")
     page.click(".people-rows a")
     page.wait_for_selector(".said")
     assert (page.locator(".question-form input").count() > 0) == offer.answers
@@ -131,7 +143,7 @@ def refusals(page: Any) -> list[str]:
 
 
 def sign_out(page: Any) -> None:
-    page.click("[aria-label='Sign out']")
+    choose(page, "Sign out")
     page.wait_for_selector(".gate form")
     page.close()
 

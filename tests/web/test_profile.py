@@ -37,6 +37,8 @@ def test_what_is_known_is_shown_with_its_source_and_taken_away(
 ) -> None:
     page = window.tab("/profile", ".profile .state")
     assert "Nothing is known yet" in page.inner_text(".profile")
+    assert page.locator("main a", has_text="Say it now").count() == 1
+    assert axe(page) == []
     there = stage.client.conversations.create("web")
     stage.client.conversations.append_turn(there.id, [Message.user(f"{FACT} {WISH}")])
     stage.client.recall.set_anchor("name", "Alex", source=(there.id, 2))

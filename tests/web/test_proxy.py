@@ -26,7 +26,7 @@ from tests.cases import each
 from tests.credentials.conftest import grant, tokens_of
 from tests.programs import PAGE, Forked, free_port, ran, refuses
 from tests.waiting import until
-from tests.web.conftest import Answer, Http
+from tests.web.conftest import Answer, Http, choose
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/page.md"
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
@@ -423,6 +423,10 @@ def test_two_people_use_the_page_behind_nginx_as_the_guide_says(
         tab.wait_for_selector("text=The roof leaks.")
         tab.wait_for_selector(".live-live", state="attached")
     sam.wait_for_selector("text=Your token may read, not write.")
+    # who is signed in stands in the head
+    for tab, name, kind in ((alex, "alex", "brain"), (sam, "sam", "reader")):
+        assert tab.inner_text(".account") == name
+        assert tab.get_attribute(".account", "title") == f"{name}, with a token of kind {kind}"
     alex.fill(".composer textarea", "Who mends it?")
     alex.keyboard.press("Enter")
     sam.wait_for_selector(".message >> text=Who mends it?")  # live, through the proxy
@@ -441,7 +445,7 @@ def test_two_people_use_the_page_behind_nginx_as_the_guide_says(
     second.goto(f"{site}{BASE}/")
     second.wait_for_selector(".shell")
     alex.bring_to_front()
-    alex.click("[aria-label='Sign out']")
+    choose(alex, "Sign out")
     for tab in (alex, second):
         tab.wait_for_selector("h1 >> text=You are not signed in")
     assert alexs.cookies() == []
@@ -449,6 +453,7 @@ def test_two_people_use_the_page_behind_nginx_as_the_guide_says(
     alex.wait_for_selector("h1 >> text=You are not signed in")
     sam.reload()
     sam.wait_for_selector("text=The roof leaks.")
+    assert sam.inner_text(".account") == "sam"  # also where the browser had its session
     alex.click(".gate button")
     # Both tabs load anew, once each for the other. A wait that began before never ended in two
     # gates, and in 1 of 24 runs under load, though the server had answered everything.
@@ -527,9 +532,9 @@ def test_a_sign_out_that_is_refused_says_so(setup: Setup, signed_in: tuple[Any, 
     tab.fill(".composer textarea", "Not sent")
     refused = {"status": 503, "body": "try again later"}
     window.route("**/session/sign-out", lambda route: route.fulfill(**refused))
-    tab.click("[aria-label='Sign out']")
+    choose(tab, "Sign out")
     tab.wait_for_selector("text=You are still signed in: try again later")
     window.unroute("**/session/sign-out")
-    tab.click("[aria-label='Sign out']")
+    choose(tab, "Sign out")
     tab.wait_for_selector("h1 >> text=You are not signed in")
     assert "Not sent" not in tab.evaluate("JSON.stringify(sessionStorage)")

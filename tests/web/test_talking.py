@@ -181,11 +181,15 @@ def test_a_first_visit_shows_lines_that_store_a_conversation(
     stage: Stage, window: Browsing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = window.tab("/?space=first-visit", ".first-lines")
-    edges = "it => [it.getBoundingClientRect().right, it.closest('.side').getBoundingClientRect().right]"
-    for part in (".side .state-title", ".side .state p", ".first-lines"):
-        right, side = page.locator(part).first.evaluate(edges)
-        assert right <= side, part
-    assert axe(page) == []
+    edges = """it => [it, it.closest('.side, main')]
+        .map((part) => part.getBoundingClientRect().right)"""
+    for width in (1280, 390):  # beside the list where there is room
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_selector(f"{'main' if width > 760 else '.side'} .first-lines")
+        for part in (".side .state-title", ".side .state p", ".first-lines"):
+            right, edge = page.locator(part).first.evaluate(edges)
+            assert right <= edge, part
+        assert axe(page) == []
     monkeypatch.setenv("RECOLLECT_ADDRESS", stage.server.address)
     monkeypatch.setenv("RECOLLECT_SPACE", "first-visit")
     exec(page.inner_text(".first-lines pre"), {})  # noqa: S102 - of our own page
@@ -208,6 +212,8 @@ def test_a_finger_meets_every_control(stage: Stage, browser: Any) -> None:
         "/third-parties": "main select",
         "/settings": "main .card input",
         "/health": "main .card",
+        "/tokens": "main .empty button",
+        "/backups": "main .now button",
     }.items():
         visit(page, path)
         page.wait_for_selector(shown)

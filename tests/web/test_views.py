@@ -14,6 +14,9 @@ VIEWS = {
     "/third-parties": ".people-rows a",
     "/settings": ".setting",
     "/health": ".overall",
+    "/tokens": ".tokens .empty",
+    "/audit": ".audit .empty",
+    "/backups": ".backups .now",
 }
 
 

@@ -2,20 +2,21 @@
 import { Scope } from "@recollect/client";
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { Account } from "./Account";
 import { asked } from "./actions/asked";
-import { hasToken, may, onlyConversation, refreshSession, session, signOut } from "./api/session";
-import { helpOpen, onKey, paletteOpen, shortcutsOn } from "./keyboard";
+import { may, refreshSession, session } from "./api/session";
+import { helpOpen, onKey, paletteOpen } from "./keyboard";
 import { connectAgain, liveStatus } from "./live/connection";
 import { link, navigate, route } from "./router";
 import { SpaceButton } from "./spaces/SpaceButton";
 import { Sidebar } from "./sidebar/Sidebar";
-import { isNarrow, nextTheme, theme } from "./state/theme";
+import { isNarrow } from "./state/theme";
 import { t } from "./texts";
 import { focusOn } from "./ui/focus";
-import { Icon, themeIcon } from "./ui/Icon";
+import { Icon, type IconName } from "./ui/Icon";
 import { Notice } from "./ui/Notice";
 import { Empty, Failure, Loading } from "./ui/States";
-import { maySee, viewOf, views } from "./views/registry";
+import { maySee, partOf, scopesOf, viewOf } from "./views/registry";
 
 export function App() {
   const state = session.value;
@@ -41,26 +42,16 @@ export function App() {
       </a>
       <div class="side" role={isAlone ? "main" : undefined} id={isAlone ? "content" : undefined} tabIndex={isAlone ? -1 : undefined}>
         <div class="brand" role={isAlone ? undefined : "banner"}>
-          <Brand class="brand-name"><a href={link("/")}>{t.app.name}</a></Brand>
+          <Brand class="brand-name"><a href={link("/")}><Logo />{t.app.name}</a></Brand>
           <SpaceButton />
           <LiveMark />
-          <button class="quiet" title={t.app.keys} aria-label={t.app.keys} onClick={() => (helpOpen.value = true)}>
-            <Icon name="keyboard" />
-          </button>
-          <button class="quiet" title={t.app.theme[theme.value]} aria-label={t.app.theme[theme.value]} onClick={nextTheme}>
-            <Icon name={themeIcon(theme.value)} />
-          </button>
-          {hasToken() && (
-            <button class="quiet" title={t.app.signOut} aria-label={t.app.signOut} onClick={() => void signOut()}>
-              <Icon name="exit" />
-            </button>
-          )}
+          <Account />
         </div>
         <nav class="sections" aria-label={t.app.sections}>
-          {views.filter((it) => it.order !== undefined && maySee(it)).map((it) => (
-            <a key={it.path} href={link(it.path)} aria-current={viewOf(route.value.path) === it ? "page" : undefined}>
-              <Icon name={it.icon} />
-              <span>{it.name}</span>
+          {sections().map(({ path, icon, name, isShown }) => (
+            <a key={path} href={link(path)} aria-current={isShown ? "page" : undefined}>
+              <Icon name={icon} />
+              <span>{name}</span>
             </a>
           ))}
         </nav>
@@ -80,6 +71,21 @@ export function App() {
   );
 }
 
+interface Section {
+  path: string;
+  icon: IconName;
+  name: string;
+  isShown: boolean;
+}
+
+/** Return what the navigation has: views, and parts that begin at the first of theirs. */
+function sections(): Section[] {
+  const shown = viewOf(route.value.path);
+  const alone = partOf(undefined).map((it) => ({ path: it.path, icon: it.icon, name: it.short ?? it.name, isShown: it === shown }));
+  const [first] = partOf("server");
+  return first ? [...alone, { path: first.path, icon: "server", name: t.nav.server, isShown: shown?.of === "server" }] : alone;
+}
+
 function Shown() {
   const path = route.value.path;
   const view = viewOf(path);
@@ -87,20 +93,23 @@ function Shown() {
     document.title = view?.order === undefined ? t.app.name : `${view.name} · ${t.app.name}`;
   }, [view]);
   if (path === "/" && !may(Scope.CONVERSATIONS_READ)) return <Empty icon="lock" level="p" title={t.app.notAllowed} />;
-  if (path === "/") return <Empty icon="chat" level="p" title={t.app.empty}>{shortcutsOn.value && !isNarrow.value && <Hints />}</Empty>;
+  if (path === "/") return <Later key="home" load={loadHome} />;
   if (!view) return <Empty icon="warning" title={t.app.noView} />;
-  if (!maySee(view)) return <Empty icon="lock" title={t.app.notAllowed} />;
+  if (!maySee(view)) return <Empty icon="lock" title={t.app.notAllowed}><p>{t.app.takes(scopesOf(view))}</p></Empty>;
   return <Later key={view.path} load={view.load} />;
 }
 
-function Hints() {
-  const { create, search, help, palette } = t.app.hints;
-  const hints: [string, string][] = [["Ctrl K", palette], ["?", help]];
-  if (may(Scope.RECALL)) hints.unshift(["/", search]);
-  if (may(Scope.CONVERSATIONS_WRITE) && !onlyConversation()) hints.unshift(["n", create]);
-  return <p class="hints">{hints.map(([key, text]) => <span key={key}><kbd>{key}</kbd> {text}</span>)}</p>;
+/** The drawing of `public/icon.svg`, in the colours of the theme. */
+function Logo() {
+  return (
+    <svg class="logo" viewBox="0 0 32 32" aria-hidden="true">
+      <path d="M8.9 12.2A8.4 8.4 0 1 1 8.2 18.4M8.3 7.6v4.8h4.8" />
+      <circle cx="16.4" cy="16" r="2.7" />
+    </svg>
+  );
 }
 
+const loadHome = () => import("./views/conversation/Home");
 const loadSignIn = () => import("./SignIn");
 const loadKeys = () => import("./KeysDialog");
 const loadPalette = () => import("./palette/Palette");

@@ -1,6 +1,6 @@
 // The list of shortcuts.
 import { helpOpen, setShortcuts, shortcutsOn } from "./keyboard";
-import { t } from "./texts";
+import { t } from "./texts/views";
 import { Dialog } from "./ui/Dialog";
 
 const KEYS: [string[], string][] = [

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { isSignedInByProxy } from "./api/base";
 import { refreshSession, signIn, session, signInAgain, signOut } from "./api/session";
 import { isSpaceValid, spaceAddress } from "./api/space";
-import { t } from "./texts";
+import { t } from "./texts/views";
 import { Icon } from "./ui/Icon";
 
 const RETRY_MS = 2_000;

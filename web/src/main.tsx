@@ -9,6 +9,7 @@ import { keepList } from "./state/conversations";
 import { keepDrafts } from "./state/drafts";
 import { navigate, route } from "./router";
 import { isNarrow } from "./state/theme";
+import { t } from "./texts";
 import { viewOf } from "./views/registry";
 import "./styles/tokens.css";
 import "./styles/base.css";
@@ -28,6 +29,7 @@ async function beginAtNewest(): Promise<void> {
   if (newest && isHome()) navigate(`/c/${newest.id}`, {}, true);
 }
 
+document.documentElement.lang = t.language;
 render(<App />, document.getElementById("app")!);
 // Who the caller is, the list and the stream are asked for at once. A caller without a session or a
 // token is refused by each of them, and signing in begins anew.

@@ -7,7 +7,7 @@ import { link } from "../router";
 import { nameOf } from "../sidebar/Row";
 import { changeTopics } from "../state/conversations";
 import { chosen } from "../state/chosen";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { Dialog } from "../ui/Dialog";
 import { tell } from "../ui/Notice";
 import { oneLine, sizeOf, unitsOf } from "../ui/text";
@@ -70,7 +70,7 @@ function Asking({ title, submit, run, children, isDanger, isBlocked }: AskingPro
         {problem && <p class="error" role="alert">{problem}</p>}
         <p class="form-actions">
           <button class={`button ${isDanger ? "danger" : "primary"}`} disabled={isBusy || isBlocked}>{submit}</button>
-          <button class="button" type="button" onClick={close}>{t.people.cancel}</button>
+          <button class="button" type="button" onClick={close}>{t.app.cancel}</button>
         </p>
       </form>
     </Dialog>
@@ -114,7 +114,7 @@ function Counts({ of }: { of: RemovedFrom[] }) {
       {of.map(({ place, count }) => (
         <div key={place}>
           <dt>{d.places[place] ?? d.madePlaces[place] ?? place}</dt>
-          <dd>{BYTES.has(place) ? sizeOf(Number(count)) : Number(count).toLocaleString("en")}</dd>
+          <dd>{BYTES.has(place) ? sizeOf(Number(count)) : Number(count).toLocaleString(t.language)}</dd>
         </div>
       ))}
     </dl>
@@ -342,7 +342,7 @@ function Topics({ conversations }: Many) {
     tell({ text: d.moved(conversations.length), action: { text: t.sidebar.undo, run: undo } });
   };
   return (
-    <Asking title={d.topicsTitle(conversations.length)} submit={t.people.save} run={run} isBlocked={!removed.length && !added.trim()}>
+    <Asking title={d.topicsTitle(conversations.length)} submit={t.app.save} run={run} isBlocked={!removed.length && !added.trim()}>
       {all.length > 0 && (
         <fieldset>
           <legend>{d.removeTopics}</legend>

@@ -2,8 +2,9 @@
 import { toJson } from "@bufbuild/protobuf";
 import { MessageSchema, Role, type Conversation, type Message, type ToolCall } from "@recollect/client";
 import { history } from "../api/history";
+import { feedbackIn } from "../state/feedback";
 import { nameOf } from "../sidebar/Row";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { fullTime, millis } from "../ui/time";
 
 const ROLES: Record<number, string> = { [Role.USER]: "user", [Role.ASSISTANT]: "assistant", [Role.TOOL]: "tool" };
@@ -54,12 +55,16 @@ async function read(conversationId: string, signal: AbortSignal): Promise<Whole>
 
 function markdown({ conversation, messages }: Whole): string {
   const parts = [`# ${nameOf(conversation)}\n`];
-  for (const it of messages) {
-    const who = it.senderName || it.sender || t.conversation[it.role === Role.USER ? "user" : it.role === Role.TOOL ? "tool" : "assistant"];
+  const feedback = feedbackIn(conversation);
+  for (const [index, it] of messages.entries()) {
+    const who = it.senderName || it.sender || t.roles[it.role === Role.USER ? "user" : it.role === Role.TOOL ? "tool" : "assistant"];
     parts.push(`**${who}**, ${fullTime(it.timestamp)}\n`);
     if (it.content) parts.push(it.role === Role.TOOL ? fenced(it.content) : `${it.content}\n`);
     for (const call of it.toolCalls) parts.push(fenced(`${call.name}(${call.arguments})`));
     for (const file of it.attachments) parts.push(`- ${file.mediaType}: ${file.uri}\n`);
+    const isLast = messages[index + 1]?.turnNumber !== it.turnNumber;
+    const given = isLast && feedback.find(({ turn }) => turn === it.turnNumber);
+    if (given) parts.push(`${t.feedback.exported(given.isGood, given.word)}\n`);
   }
   return parts.join("\n");
 }
@@ -93,6 +98,7 @@ function recollectLines({ conversation: it, messages }: Whole): Json[] {
   const change = (fields: Json) => lines.push({ type: "event", event: "meta_update", ...fields, timestamp: isoTime(it.updateTime) });
   if (it.title) change({ title: it.title, manuallyNamed: it.manuallyNamed });
   if (it.topics.length) change({ topics: it.topics });
+  if (it.metadata) change({ metadata: it.metadata });
   if (it.archived) change({ archived: true });
   return lines;
 }

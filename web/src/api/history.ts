@@ -1,6 +1,6 @@
 // All of a conversation, in pages from its end to its beginning.
 import type { Conversation, Message } from "@recollect/client";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { conversations as calls } from "./calls";
 
 /** The most turns that a page has, and as many tokens as an answer may. */

@@ -24,15 +24,25 @@ const EVERY_SPACE = "*";
 
 export const session = signal<SessionState>({ kind: "loading" });
 
+/** Whom a proxy signed in; empty: nobody in particular. */
+export const person = signal("");
+
 /** Set while somebody whom a proxy signs in is signed out here. */
 const SIGNED_OUT = `recollect-signed-out${base}`;
 let refusal: string | undefined;
+let isHeld = false;
 const CREATED = 201;
 const UNAUTHENTICATED = 401;
 
 onRefusal.session = () => (session.value = { kind: "closed", ...(refusal && { reason: refusal }) });
-onRefusal.token = () => (session.value = { kind: "token" });
+onRefusal.token = () => isHeld || (session.value = { kind: "token" });
 onSessionChange(() => location.reload());
+
+/** Keep what is shown though the server asks for a token by now, until the returned function is called. */
+export function holdSession(): () => void {
+  isHeld = true;
+  return () => (isHeld = false);
+}
 
 /** Return whether the caller has all of some scopes. */
 export function may(...scopes: Scope[]): boolean {
@@ -72,10 +82,11 @@ async function openByProxy(): Promise<void> {
   const open = () => post("/session/open", { key: "" }).catch(() => undefined);
   const response = await open();
   if (response && !response.ok && !isOfProxy(response)) refusal = await messageOf(response);
+  person.value = response?.headers.get("recollect-person") ?? "";
   if (response?.status !== CREATED) return;
   // What the browser showed may have been another person's. Where it keeps no cookie, each tab would
   // begin a session, and reload the others.
-  if ((await open())?.status === CREATED) refusal = t.session.noCookies;
+  if ((await open())?.status === CREATED) refusal = t.errors.noCookies;
   else tellSessionChange();
 }
 
@@ -88,7 +99,7 @@ export function signInAgain(): void {
 /** Ask the server who the caller is. */
 export async function refreshSession(): Promise<void> {
   if (!isSpaceValid) {
-    session.value = { kind: "space", reason: t.session.noSpaceName };
+    session.value = { kind: "space", reason: t.errors.noSpaceName };
     return;
   }
   try {
@@ -97,7 +108,7 @@ export async function refreshSession(): Promise<void> {
     session.value = { kind: "open", caller };
   } catch (error) {
     const kind = session.peek().kind;
-    if (kind === "closed" || kind === "token") return;
+    if (isHeld || kind === "closed" || kind === "token") return;
     const isRefused = isOf(error, "PERMISSION_DENIED", "NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION");
     session.value = { kind: isRefused ? "space" : "unreachable", reason: describe(error) };
   }
@@ -126,7 +137,7 @@ export async function signOut(): Promise<void> {
   if (response && isOfProxy(response)) return;
   if (!response?.ok && response?.status !== UNAUTHENTICATED) {
     const reason = response ? await messageOf(response) : t.errors.pageServerGone;
-    return tell({ text: t.session.notSignedOut(reason) });
+    return tell({ text: t.errors.notSignedOut(reason) });
   }
   forgetUnsent();
   if (!isSignedInByProxy) return changeCaller();

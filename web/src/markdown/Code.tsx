@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { Copy } from "../ui/Copy";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { oneLine } from "../ui/text";
 import { folded, linesIn } from "../views/conversation/logs";
 
@@ -30,7 +30,7 @@ export function Code({ text, language }: { text: string; language: string }) {
     <figure class="code-block">
       <figcaption>
         <bdi>{name}</bdi>
-        <Copy text={text} label={t.conversation.copyCode} />
+        <Copy text={text} label={t.app.copyCode} />
       </figcaption>
       <pre class="code" dir="auto" tabIndex={0}><code>{(isColoured && colour?.(text, name.toLowerCase())) || (part ?? text)}</code></pre>
       {part && <button class="button" onClick={() => setWhole(true)}>{t.conversation.showLines(linesIn(text))}</button>}

@@ -1,6 +1,6 @@
 // A formula, as KaTeX sets it: as it was written until that is there, and where it cannot be set.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { isMarked } from "../views/conversation/found";
 import type { FormulaToken } from "./formulas";
 

@@ -3,7 +3,7 @@
 import { Marked, type Token, type Tokens } from "marked";
 import { type ComponentChildren, createContext } from "preact";
 import { useContext, useMemo, useRef } from "preact/hooks";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { directionOf, oneLine } from "../ui/text";
 import { Code } from "./Code";
 import { Formula } from "./Formula";

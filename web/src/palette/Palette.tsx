@@ -11,7 +11,7 @@ import { nameOf } from "../sidebar/Row";
 import { list } from "../state/conversations";
 import { openedActions } from "../state/opened";
 import { theme, THEMES } from "../state/theme";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { Dialog } from "../ui/Dialog";
 import { channelIcon, Icon, type IconName, themeIcon } from "../ui/Icon";
 import { DOUBTFUL, oneLine } from "../ui/text";

@@ -8,7 +8,7 @@ import { may } from "../api/session";
 import { change } from "../live/connection";
 import { chosen } from "../state/chosen";
 import { type ListState, readAll, readFilters } from "../state/conversations";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { Icon } from "../ui/Icon";
 import type { MenuItem } from "../ui/Menu";
 import { tell } from "../ui/Notice";
@@ -67,7 +67,7 @@ export function Choice({ chosen: those, list }: { chosen: Conversation[]; list: 
     { icon: "tag", text: t.sidebar.topics, run: () => ask({ what: "topics", conversations: those }) },
   ] : [];
   return (
-    <div class="choosing" role="toolbar" aria-label={t.actions.choose}>
+    <div class="choosing" role="toolbar" aria-label={t.sidebar.choose}>
       <span class="choosing-what">
         <span role="status">{t.actions.chosen(those.length)}</span>
         {all && all.length > those.length && (

@@ -44,7 +44,7 @@ export function Row(props: Props) {
     >
       {isChosen !== undefined && (
         <input
-          type="checkbox" class="row-choice" aria-label={t.actions.row(nameOf(conversation))} checked={isChosen}
+          type="checkbox" class="row-choice" aria-label={t.sidebar.chooseRow(nameOf(conversation))} checked={isChosen}
           tabIndex={isTabStop ? 0 : -1} onChange={() => chosen.toggle(conversation)}
         />
       )}
@@ -96,8 +96,8 @@ function Mark({ icon, text }: { icon: IconName; text: string }) {
 function Latest({ conversation }: { conversation: Conversation }) {
   const { latestMessage: latest, name } = conversation;
   const party = partyOf(conversation);
-  const user = conversation.party?.groupId ? t.conversation.user : party || t.sidebar.you;
-  const who = latest && (oneLine(latest.sender) || (latest.role === Role.USER ? user : t.conversation.assistant));
+  const user = conversation.party?.groupId ? t.roles.user : party || t.sidebar.you;
+  const who = latest && (oneLine(latest.sender) || (latest.role === Role.USER ? user : t.roles.assistant));
   return (
     <>
       {party && who !== party && !name.startsWith(party) && <bdi class="row-party">{party}</bdi>}
@@ -123,7 +123,7 @@ export function partyOf(conversation: Conversation): string {
 /** Return where the messages of a pinned conversation come from. */
 export function placeOf(conversation: Conversation): string {
   const [party, channel] = [partyOf(conversation), channelName(conversation.channel)];
-  return party ? t.conversation.placeOn(party, channel) : channel;
+  return party ? t.sidebar.placeOn(party, channel) : channel;
 }
 
 /** Return whether new messages come from the conversation's own channel alone. */

@@ -1,5 +1,6 @@
 // The list of conversations: newest first, live, as far down as somebody scrolls.
 import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Scope, type Conversation } from "@recollect/client";
 import { describe } from "../api/errors";
@@ -8,14 +9,15 @@ import { onKey, shortcutsOn } from "../keyboard";
 import { navigate, route, setQuery } from "../router";
 import { archive, begun, isPinned, list, loadFirst, loadMore, NEW, pin, readFilters, writing } from "../state/conversations";
 import { chosen } from "../state/chosen";
+import { isNarrow } from "../state/theme";
 import { t } from "../texts";
-import { Copy } from "../ui/Copy";
 import { Icon } from "../ui/Icon";
 import { Menu, type MenuItem } from "../ui/Menu";
 import { Empty, Failure, Loading } from "../ui/States";
 import { channelName } from "../ui/text";
 import { daysAgo, millis } from "../ui/time";
 import { VirtualList, type Virtual } from "../ui/VirtualList";
+import { FirstLines } from "./FirstLines";
 import { itemsFor } from "./items";
 import { type Editing, Row, nameOf } from "./Row";
 
@@ -116,21 +118,20 @@ export function Sidebar() {
 
   return (
     <section class="conversations" aria-label={t.sidebar.title}>
-      <header class="list-header">
-        <h2>{t.sidebar.title}</h2>
+      <h2 class="hidden">{t.sidebar.title}</h2>
+      <FilterBar>
         <button
-          class="quiet list-choose" aria-pressed={!!choice} title={t.actions.choose} aria-label={t.actions.choose}
+          class="quiet list-choose" aria-pressed={!!choice} title={t.sidebar.choose} aria-label={t.sidebar.choose}
           onClick={() => chosen.set(choice ? undefined : [])}
         >
           <Icon name="choose" />
         </button>
         {mayCreate && (
-          <button class="quiet" title={t.sidebar.create} aria-label={t.sidebar.create} onClick={create}>
+          <button class="quiet list-create" title={t.sidebar.create} aria-label={t.sidebar.create} onClick={create}>
             <Icon name="plus" />
           </button>
         )}
-      </header>
-      <FilterBar />
+      </FilterBar>
       {problem && <p class="error" role="alert">{problem}</p>}
       {state === "loading" && <Loading />}
       {state === "failed" && <Failure level="p" error={error} retry={() => void loadFirst()} />}
@@ -141,10 +142,7 @@ export function Sidebar() {
           ) : (
             <>
               <p>{t.sidebar.noneHint}</p>
-              <figure class="code-block bare first-lines">
-                <Copy text={t.sidebar.fill} label={t.conversation.copyCode} />
-                <pre class="code" tabIndex={0}>{t.sidebar.fill}</pre>
-              </figure>
+              {isNarrow.value && <FirstLines />}
             </>
           )}
         </Empty>
@@ -234,8 +232,12 @@ const CHANNELS = ["web", "whatsapp", "email", "discord", "cli"];
 /** Parts that come after the list. */
 const late = signal<typeof import("./late") | undefined>(undefined);
 
-function FilterBar() {
+/** The filter by name, with what can be done to the list beside it, and behind a button the other filters. */
+function FilterBar({ children }: { children: ComponentChildren }) {
   const filters = readFilters();
+  const isMore = !!(filters.channel || filters.topic || filters.archived);
+  const [isOpen, setOpen] = useState(isMore);
+  useEffect(() => void (isMore && setOpen(true)), [isMore]); // it stays when the last one is taken back
   const isReady = list.value.state === "ready";
   useEffect(() => {
     if (isReady) void import("./late").then((it) => (late.value = it), () => undefined);
@@ -255,18 +257,29 @@ function FilterBar() {
         type="search" aria-label={t.sidebar.filter} placeholder={t.sidebar.filter} maxLength={256} value={name}
         onInput={(event) => setName(event.currentTarget.value)}
       />
-      <select aria-label={t.sidebar.channel} value={filters.channel} onChange={(event) => setQuery({ on: event.currentTarget.value || undefined })}>
-        <option value="">{t.sidebar.allChannels}</option>
-        {[...channels].map((it) => <option key={it} value={it}>{channelName(it)}</option>)}
-      </select>
-      {late.value && !onlyConversation() && <late.value.TopicFilter />}
-      <label class="check" title={t.sidebar.archived}>
-        <input
-          type="checkbox" checked={filters.archived} aria-label={t.sidebar.archived}
-          onChange={(event) => setQuery({ archived: event.currentTarget.checked ? "1" : undefined })}
-        />
-        <Icon name="archive" />
-      </label>
+      <button
+        class="quiet filter-more" aria-expanded={isMore || isOpen} title={t.sidebar.moreFilters} aria-label={t.sidebar.moreFilters}
+        disabled={isMore} onClick={() => setOpen(!isOpen)}
+      >
+        <Icon name="filter" />
+      </button>
+      {children}
+      {(isMore || isOpen) && (
+        <div class="filter-others">
+          <select aria-label={t.sidebar.channel} value={filters.channel} onChange={(event) => setQuery({ on: event.currentTarget.value || undefined })}>
+            <option value="">{t.sidebar.allChannels}</option>
+            {[...channels].map((it) => <option key={it} value={it}>{channelName(it)}</option>)}
+          </select>
+          {late.value && !onlyConversation() && <late.value.TopicFilter />}
+          <label class="check">
+            <input
+              type="checkbox" checked={filters.archived}
+              onChange={(event) => setQuery({ archived: event.currentTarget.checked ? "1" : undefined })}
+            />
+            {t.sidebar.archived}
+          </label>
+        </div>
+      )}
     </div>
   );
 }

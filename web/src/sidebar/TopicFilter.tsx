@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { client } from "../api/calls";
 import { setQuery } from "../router";
 import { readFilters } from "../state/conversations";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { oneLine } from "../ui/text";
 
 const insight = client.of(InsightService);

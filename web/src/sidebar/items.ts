@@ -7,9 +7,9 @@ import type { MenuItem } from "../ui/Menu";
 
 /** Return what may be done to some conversations, from the least to what cannot be undone. */
 export function itemsFor(...conversations: Conversation[]): MenuItem[] {
-  const items: MenuItem[] = [{ icon: "download", text: t.actions.exportItem, run: () => ask({ what: "export", conversations }) }];
+  const items: MenuItem[] = [{ icon: "download", text: t.sidebar.export, run: () => ask({ what: "export", conversations }) }];
   if (may(Scope.CONVERSATIONS_DELETE)) {
-    items.push({ icon: "trash", text: t.actions.deleteItem, run: () => ask({ what: "delete", conversations }) });
+    items.push({ icon: "trash", text: t.sidebar.delete, run: () => ask({ what: "delete", conversations }) });
   }
   return items;
 }

@@ -22,7 +22,7 @@ export function SpaceButton() {
   };
   return (
     <>
-      <button class="space-button" aria-haspopup="dialog" title={t.spaces.choose(space)} aria-label={t.spaces.choose(space)} onClick={() => void open()}>
+      <button class="space-button" aria-haspopup="dialog" title={t.app.chooseSpace(space)} aria-label={t.app.chooseSpace(space)} onClick={() => void open()}>
         <span>{space}</span>
         <Icon name="expand" />
       </button>

@@ -5,7 +5,7 @@ import { client } from "../api/calls";
 import { describe, isCancelled } from "../api/errors";
 import { may } from "../api/session";
 import { mayBeSpace, spaceAddress } from "../api/space";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { Dialog } from "../ui/Dialog";
 import { Icon } from "../ui/Icon";
 import "./spaces.css";

@@ -7,11 +7,6 @@ export const THEMES: readonly Theme[] = ["auto", "light", "dark"];
 
 export const theme = signal<Theme>(stored());
 
-/** Choose the next theme. */
-export function nextTheme(): void {
-  theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length]!;
-}
-
 effect(() => {
   document.documentElement.dataset.theme = theme.value;
   localStorage.setItem(KEY, theme.value);

@@ -1,6 +1,6 @@
 // What a search or a context left out, and why.
 import type { DegradedLeg } from "@recollect/client";
-import { t } from "../texts";
+import { t } from "../texts/views";
 import { Icon } from "./Icon";
 import { oneLine } from "./text";
 

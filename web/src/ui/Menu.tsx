@@ -7,18 +7,22 @@ export interface MenuItem {
   icon: IconName;
   text: string;
   key?: string;
+  /** Whether it is the one of several that counts now; unset: it is no choice. */
+  isChosen?: boolean;
   run: () => void;
 }
 
 interface Props {
   label: string;
+  /** A line above the items. */
+  head?: string;
   items: MenuItem[];
   /** Where the button is. */
   box: DOMRect;
   onClose: () => void;
 }
 
-export function Menu({ label, items, box, onClose }: Props) {
+export function Menu({ label, head, items, box, onClose }: Props) {
   const menu = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(box.bottom + 2);
   const buttons = () => [...menu.current!.querySelectorAll("button")];
@@ -49,8 +53,12 @@ export function Menu({ label, items, box, onClose }: Props) {
   };
   return (
     <div class="menu" role="menu" aria-label={label} ref={menu} onKeyDown={onKeyDown} style={{ top: `${top}px`, right: `${Math.max(8, innerWidth - box.right)}px` }}>
+      {head && <p class="menu-head" role="presentation">{head}</p>}
       {items.map((it) => (
-        <button key={it.text} role="menuitem" tabIndex={-1} onClick={() => { onClose(); it.run(); }}>
+        <button
+          key={it.text} tabIndex={-1} role={it.isChosen === undefined ? "menuitem" : "menuitemradio"} aria-checked={it.isChosen}
+          onClick={() => { onClose(); it.run(); }}
+        >
           <Icon name={it.icon} />
           <span>{it.text}</span>
           {it.key && <kbd aria-hidden="true">{it.key}</kbd>}

@@ -46,8 +46,8 @@ export function sizeOf(bytes: number): string {
 }
 
 const CURRENCY = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" } as const;
-const sums = new Intl.NumberFormat("en", CURRENCY);
-const smallSums = new Intl.NumberFormat("en", { ...CURRENCY, maximumSignificantDigits: 2 });
+const sums = new Intl.NumberFormat(t.language, CURRENCY);
+const smallSums = new Intl.NumberFormat(t.language, { ...CURRENCY, maximumSignificantDigits: 2 });
 
 /** Return a sum of dollars, less than a cent with the figures that tell it apart. */
 export function dollars(sum: number): string {

@@ -1,6 +1,6 @@
 // An agent that answers on the page: what the guide "Agents" has, where somebody waits for an answer.
 import { Code } from "../../markdown/Code";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Dialog } from "../../ui/Dialog";
 
 /** As in docs/guides/agents.md, which a test compares. */

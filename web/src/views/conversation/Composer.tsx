@@ -7,7 +7,7 @@ import { change, connections } from "../../live/connection";
 import { navigate } from "../../router";
 import { begun, NEW } from "../../state/conversations";
 import { unsent } from "../../state/unsent";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Icon } from "../../ui/Icon";
 import { completions, isCommand, reply, run } from "./commands";
 

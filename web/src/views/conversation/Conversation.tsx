@@ -13,7 +13,7 @@ import { itemsFor } from "../../sidebar/items";
 import { isReadOnly, partyOf, placeOf, RenameForm, nameOf } from "../../sidebar/Row";
 import { draftsOf } from "../../state/drafts";
 import { markSeen } from "../../state/unread";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { useOpening } from "../../ui/focus";
 import { copy } from "../../ui/Copy";
@@ -65,7 +65,7 @@ function takePrepared(id: string): Prepared | undefined {
 export default function ConversationView() {
   const id = chosen();
   if (id === NEW) return <Beginning />;
-  return id ? <Opened key={id} id={id} /> : <Empty icon="chat" title={t.app.empty} />;
+  return id ? <Opened key={id} id={id} /> : <Empty icon="chat" title={t.home.choose} />;
 }
 
 /** A conversation of which nothing is stored yet. */

@@ -9,7 +9,7 @@ import { describe, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, setQuery, topicLink } from "../../router";
 import { archive, setTopics } from "../../state/conversations";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Copy } from "../../ui/Copy";
 import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
@@ -113,8 +113,8 @@ function Topics({ conversation }: Props) {
           <p class="muted tiny" id="topics-hint">{d.topicsHint}</p>
           {problem && <p class="error" role="alert">{problem}</p>}
           <p class="form-actions">
-            <button class="button primary">{t.people.save}</button>
-            <button class="button" type="button" onClick={close}>{t.people.cancel}</button>
+            <button class="button primary">{t.app.save}</button>
+            <button class="button" type="button" onClick={close}>{t.app.cancel}</button>
           </p>
         </form>
       ) : topics.length ? (

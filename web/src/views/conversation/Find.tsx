@@ -11,7 +11,7 @@ import { setQuery } from "../../router";
 import { useFocus } from "../../ui/focus";
 import { fold } from "../../ui/folding";
 import { DOUBTFUL } from "../../ui/text";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Icon } from "../../ui/Icon";
 import { Snippet, wordsOf } from "../search/Snippet";
 import { Texts } from "./finding";

@@ -1,5 +1,5 @@
 // One message of a transcript.
-import { Role, Scope, type Message, type ToolCall } from "@recollect/client";
+import { Role, Scope, type Conversation, type Message, type ToolCall } from "@recollect/client";
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -10,13 +10,15 @@ import { may, onlyConversation } from "../../api/session";
 import { change } from "../../live/connection";
 import { navigate, permalink } from "../../router";
 import { begun } from "../../state/conversations";
-import { t } from "../../texts";
+import { feedbackIn } from "../../state/feedback";
+import { t } from "../../texts/views";
 import { Copy } from "../../ui/Copy";
 import { Icon, type IconName } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
 import { pretty } from "../../ui/json";
 import { dollars, oneLine, sizeOf } from "../../ui/text";
 import { clockTime, dayOf, duration, fullTime, millis } from "../../ui/time";
+import { Thumbs, WordForm } from "./Thumbs";
 import { isMarked } from "./found";
 import { folded, linesIn } from "./logs";
 import type { Line } from "./transcript";
@@ -34,15 +36,20 @@ void import("../../markdown/Markdown").then((it) => (markdown.value = it.Markdow
 
 interface LineProps {
   conversationId: string;
+  /** Unset where nothing is done to it: in a result of a search. */
+  conversation?: Conversation | undefined;
   line: Line;
   isTarget: boolean;
   /** Whether a search led to it that found none of its words. */
   isMeant?: boolean;
 }
 
-export function MessageLine({ conversationId, line, isTarget, isMeant = false }: LineProps) {
+export function MessageLine({ conversationId, conversation, line, isTarget, isMeant = false }: LineProps) {
   const [isRaw, setRaw] = useState(false);
   const { message, results, opensTurn, opensDay } = line;
+  const feedback = line.endsAnswer && conversation ? feedbackIn(conversation).find((it) => it.turn === message.turnNumber) : undefined;
+  const mayGive = line.endsAnswer && conversation !== undefined && may(Scope.CONVERSATIONS_WRITE);
+  const [isAsking, setAsking] = useState(false);
   const spent = message.role === Role.ASSISTANT ? spentOn(message, line.waited) : "";
   return (
     <>
@@ -54,6 +61,7 @@ export function MessageLine({ conversationId, line, isTarget, isMeant = false }:
           {isMeant && <span class="badge" title={t.conversation.meantHint}>{t.conversation.meant}</span>}
           {spent && <span class="spent" title={t.conversation.spentHint}>{spent}</span>}
           <span class="message-actions">
+            {mayGive && <Thumbs conversation={conversation} turn={message.turnNumber} feedback={feedback} onAsk={setAsking} />}
             {message.content && message.role !== Role.TOOL && (
               <button
                 class="quiet" type="button" aria-pressed={isRaw} aria-label={t.conversation.raw} title={t.conversation.raw}
@@ -99,6 +107,11 @@ export function MessageLine({ conversationId, line, isTarget, isMeant = false }:
             <bdi class="muted">{oneLine(it.uri.slice(0, 200))}</bdi>
           </p>
         ))}
+        {isAsking && feedback && conversation ? (
+          <WordForm conversation={conversation} feedback={feedback} onEnd={() => setAsking(false)} />
+        ) : feedback?.word && (
+          <p class="feedback-word"><Icon name={feedback.isGood ? "good" : "bad"} /><bdi>{oneLine(feedback.word)}</bdi></p>
+        )}
       </article>
     </>
   );
@@ -125,7 +138,7 @@ export function DraftLine({ draft }: { draft: Draft }) {
   return (
     <article class="message assistant draft" data-draft={draft.id}>
       <header>
-        <span class="who">{t.conversation.assistant}</span>
+        <span class="who">{t.roles.assistant}</span>
         <span class="turn">{t.conversation.writing}</span>
       </header>
       <Text text={(draft.missing ? "…" : "") + draft.text} />
@@ -140,8 +153,8 @@ const ROLES: Record<number, string> = {
 export function speaker(message: Pick<Message, "role" | "sender"> & Partial<Pick<Message, "senderName">>): string {
   const name = oneLine(message.senderName || message.sender);
   if (name) return name;
-  if (message.role === Role.USER) return t.conversation.user;
-  return message.role === Role.TOOL ? t.conversation.tool : t.conversation.assistant;
+  if (message.role === Role.USER) return t.roles.user;
+  return message.role === Role.TOOL ? t.roles.tool : t.roles.assistant;
 }
 
 /** Return what is known of the tokens, the cost and the time of an answer. */
@@ -240,7 +253,7 @@ export function Text({ text, isCode = false, isRaw = false }: TextProps) {
     <>
       {isCode ? (
         <figure class="code-block bare">
-          <Copy text={text} label={t.conversation.copyCode} />
+          <Copy text={text} label={t.app.copyCode} />
           <pre class="code" dir="auto" tabIndex={0} data-text>{isCut ? cut(text) : shown}</pre>
         </figure>
       ) : (

@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { route, setQuery } from "../../router";
 import { draftsOf } from "../../state/drafts";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Icon } from "../../ui/Icon";
 import { VirtualList, type Virtual } from "../../ui/VirtualList";
 import { DraftLine, MessageLine } from "./MessageLine";
@@ -131,7 +131,7 @@ export function TranscriptList({ transcript, target, isMeant }: Props) {
           const line = lines[index];
           if (line) return (
             <MessageLine
-              conversationId={transcript.id} line={line}
+              conversationId={transcript.id} conversation={shown.conversation} line={line}
               isTarget={wanted ? index === wantedAt : line.message.turnNumber === target}
               isMeant={wanted ? wanted.isMeant && index === wantedAt : isMeant && line.opensTurn && line.message.turnNumber === target}
             />

@@ -5,7 +5,7 @@ import { client, newRequestId } from "../../api/calls";
 import { change } from "../../live/connection";
 import { navigate, route } from "../../router";
 import { begun } from "../../state/conversations";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 
 const channels = client.of(ChannelService);
 

@@ -4,7 +4,7 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/c",
-  name: t.conversation.nav,
+  name: t.nav.conversation,
   icon: "chat",
   scopes: [Scope.CONVERSATIONS_READ],
   load: () => import("./Conversation"),

@@ -272,6 +272,8 @@ export interface Line {
   opensDay: boolean;
   /** Milliseconds since the message before it in its turn; 0: there is none, or both came at once. */
   waited: number;
+  /** Whether it is the last of the agent's words of its turn: what people say of the answer stands there. */
+  endsAnswer: boolean;
 }
 
 /** Return the lines of messages: results of tools stand with their calls. */
@@ -281,6 +283,7 @@ export function linesOf(messages: Message[]): Line[] {
   let turn = -1;
   let day = "";
   let before: Message | undefined;
+  const answers = new Map<number, Line>();
   for (const message of messages) {
     const waited = before?.turnNumber === message.turnNumber ? millis(message.timestamp) - millis(before.timestamp) : 0;
     before = message;
@@ -299,11 +302,14 @@ export function linesOf(messages: Message[]): Line[] {
       opensTurn: message.turnNumber !== turn,
       opensDay: date !== day,
       waited,
+      endsAnswer: false,
     };
+    if (message.role === Role.ASSISTANT && message.content) answers.set(message.turnNumber, line);
     turn = message.turnNumber;
     day = date;
     for (const call of message.toolCalls) callers.set(`${message.turnNumber} ${call.id}`, line);
     lines.push(line);
   }
+  for (const line of answers.values()) line.endsAnswer = true;
   return lines;
 }

@@ -6,13 +6,13 @@ import {
 } from "@recollect/client";
 import { client } from "../../api/calls";
 import { link } from "../../router";
-import { t } from "../../texts";
+import { t } from "../../texts/administration";
 import { Icon, type IconName } from "../../ui/Icon";
 import { usePolled } from "../../ui/polling";
+import { Card, Page } from "../../ui/Page";
 import { Failure, Loading } from "../../ui/States";
 import { dollars, oneLine, sizeOf } from "../../ui/text";
 import { fullTime, millis, shortTime } from "../../ui/time";
-import "../../styles/cards.css";
 import "./health.css";
 
 const admin = client.of(AdminService);
@@ -39,17 +39,10 @@ async function load(signal: AbortSignal): Promise<Answers> {
 export default function Health() {
   const { answer, error, again } = usePolled(load, [], 10);
   return (
-    <div class="health page">
-      <header class="view-header">
-        <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.health.nav}</h1></div>
-        <button class="button" onClick={again}>{t.health.refresh}</button>
-      </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.health.nav}>
-        {error !== undefined && <Failure error={error} retry={again} />}
-        {answer ? <Shown answers={answer} /> : error === undefined && <Loading />}
-      </div>
-    </div>
+    <Page class="health" title={t.nav.health} tools={<button class="button" onClick={again}>{t.health.refresh}</button>}>
+      {error !== undefined && <Failure error={error} retry={again} />}
+      {answer ? <Shown answers={answer} /> : error === undefined && <Loading />}
+    </Page>
   );
 }
 
@@ -62,7 +55,7 @@ interface Part {
 }
 
 const integer = (value: bigint | undefined) => Number(value ?? 0n);
-const number = (value: bigint | undefined) => integer(value).toLocaleString("en");
+const number = (value: bigint | undefined) => integer(value).toLocaleString(t.language);
 
 /** Return the state of each part, as a sentence. */
 function partsOf({ serving, stats, jobs }: Answers): Part[] {
@@ -295,10 +288,6 @@ function Spaces({ first, next }: { first: Space[]; next: string }) {
       {token && <button class="button" onClick={load}>{t.health.moreSpaces}</button>}
     </Card>
   );
-}
-
-function Card({ title, children }: { title: string; children: ComponentChildren }) {
-  return <section class="card"><header><h2>{title}</h2></header>{children}</section>;
 }
 
 function Pair({ name, children }: { name: string; children: ComponentChildren }) {

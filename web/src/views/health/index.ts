@@ -4,9 +4,10 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/health",
-  name: t.health.nav,
+  name: t.nav.health,
   icon: "pulse",
-  order: 5,
+  order: 1,
+  of: "server",
   scopes: [Scope.ADMIN],
   reach: "space",
   load: () => import("./Health"),

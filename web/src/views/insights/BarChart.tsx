@@ -2,7 +2,7 @@
 // choose one, whose numbers are told beneath. The same numbers stand in a table.
 import { useState } from "preact/hooks";
 import { isNarrow } from "../../state/theme";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { axisLabel, bucketName, ceiling, written, type Figures, type Measure, type Unit } from "./figures";
 
 const HEIGHT = 220;

@@ -8,15 +8,16 @@ import { client } from "../../api/calls";
 import { generation } from "../../live/connection";
 import { link, route, setQuery, topicLink } from "../../router";
 import { nameOf } from "../../sidebar/Row";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { channelIcon, Icon } from "../../ui/Icon";
+import { Card, Page } from "../../ui/Page";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName, oneLine } from "../../ui/text";
 import { BarChart } from "./BarChart";
+import { Feedback } from "./Feedback";
 import {
-  amount, dateRange, figuresOf, filtersOf, GROUPS, MEASURES, RANGES, timeZone, UNITS, written, type Figures, type Filters, type Measure,
+  amount, dateRange, figuresOf, filtersOf, GROUPS, MEASURES, RANGES, sinceOf, timeZone, UNITS, written, type Figures, type Filters, type Measure,
 } from "./figures";
-import "../../styles/cards.css";
 import "./insights.css";
 
 const insight = client.of(InsightService);
@@ -54,27 +55,21 @@ export default function Insights() {
     return () => abort.abort();
   }, [filters.range, filters.unit, filters.group, generation.value, attempt]);
   return (
-    <div class="insights page">
-      <header class="view-header">
-        <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.insights.nav}</h1></div>
-      </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.insights.nav}>
-        <div class="filters">
-          <Choice label={t.insights.range} name="range" value={filters.range} values={Object.keys(RANGES)} texts={t.insights.ranges} />
-          <Choice label={t.insights.unit} name="by" value={filters.unit} values={Object.keys(UNITS)} texts={t.insights.units} />
-          <Choice label={t.insights.group} name="group" value={filters.group} values={Object.keys(GROUPS)} texts={t.insights.groups} />
-          <Choice label={t.insights.measure} name="measure" value={filters.measure} values={[...MEASURES]} texts={t.insights.measures} />
-        </div>
-        {error ? (
-          <Failure error={error} retry={() => setAttempt(attempt + 1)} />
-        ) : answers ? (
-          <Shown answers={answers} filters={filters} />
-        ) : (
-          <Loading />
-        )}
+    <Page class="insights" title={t.nav.insights}>
+      <div class="filters">
+        <Choice label={t.insights.range} name="range" value={filters.range} values={Object.keys(RANGES)} texts={t.insights.ranges} />
+        <Choice label={t.insights.unit} name="by" value={filters.unit} values={Object.keys(UNITS)} texts={t.insights.units} />
+        <Choice label={t.insights.group} name="group" value={filters.group} values={Object.keys(GROUPS)} texts={t.insights.groups} />
+        <Choice label={t.insights.measure} name="measure" value={filters.measure} values={[...MEASURES]} texts={t.insights.measures} />
       </div>
-    </div>
+      {error ? (
+        <Failure error={error} retry={() => setAttempt(attempt + 1)} />
+      ) : answers ? (
+        <Shown answers={answers} filters={filters} />
+      ) : (
+        <Loading />
+      )}
+    </Page>
   );
 }
 
@@ -98,7 +93,7 @@ function Shown({ answers, filters }: { answers: Answers; filters: Filters }) {
   return (
     <>
       <dl class="tiles">
-        <Tile name={t.insights.conversations} value={Number(sum?.conversations ?? 0n).toLocaleString("en")} />
+        <Tile name={t.insights.conversations} value={Number(sum?.conversations ?? 0n).toLocaleString(t.language)} />
         <Tile name={t.insights.measures.turns} value={written(amount(sum, "turns"), "turns", true)} />
         <Tile name={t.insights.measures.messages} value={written(amount(sum, "messages"), "messages", true)} />
         <Tile name={t.insights.measures.tokens} value={written(amount(sum, "tokens"), "tokens", true)}>
@@ -111,7 +106,10 @@ function Shown({ answers, filters }: { answers: Answers; filters: Filters }) {
       {figures.totals.some(Boolean) || answers.topics.topics.length > 0 || answers.hours.length > 0 ? (
         <Parts answers={answers} filters={filters} figures={figures} title={title} />
       ) : (
-        <Empty icon="chart" level="p" title={t.insights.nothing}><p>{t.insights.nothingHint}</p></Empty>
+        <Empty icon="chart" level="p" title={t.insights.nothing}>
+          <p>{t.insights.nothingHint}</p>
+          {filters.range !== "1y" && <button class="button" onClick={() => setQuery({ range: "1y" })}>{t.insights.longest}</button>}
+        </Empty>
       )}
     </>
   );
@@ -135,6 +133,7 @@ function Parts({ answers, filters, figures, title }: PartsProps) {
       <Topics answer={answers.topics} />
       <Hours channels={answers.hours} />
       <Busiest conversations={answers.busiest} measure={measure} />
+      <Feedback since={sinceOf(filters)} />
     </>
   );
 }
@@ -148,15 +147,6 @@ function Tile({ name, value, children }: { name: string; value: string; children
         {children && <span class="tile-note">{children}</span>}
       </dd>
     </div>
-  );
-}
-
-function Card({ title, children, extra }: { title: string; children: ComponentChildren; extra?: ComponentChildren }) {
-  return (
-    <section class="card">
-      <header><h2>{title}</h2>{extra}</header>
-      {children}
-    </section>
   );
 }
 
@@ -181,8 +171,8 @@ function Topics({ answer }: { answer: TopicsOverTimeResponse }) {
                 <tr key={it.topic}>
                   <th scope="row"><a href={topicLink(it.topic)}><bdi>{oneLine(it.topic)}</bdi></a></th>
                   <td class="wide"><Spark values={values} top={top} /></td>
-                  <td class="end">{sumOf(values).toLocaleString("en")}</td>
-                  <td class="end">{sumOf(it.turns.map(Number)).toLocaleString("en")}</td>
+                  <td class="end">{sumOf(values).toLocaleString(t.language)}</td>
+                  <td class="end">{sumOf(it.turns.map(Number)).toLocaleString(t.language)}</td>
                 </tr>
               );
             })}
@@ -233,7 +223,7 @@ function Hours({ channels }: { channels: ChannelHours[] }) {
     </label>
   );
   return (
-    <Card title={t.insights.hoursTitle} extra={choice}>
+    <Card title={t.insights.hoursTitle} tools={choice}>
       {cells.size === 0 ? <Nothing /> : (
         <div class="scroll" role="region" tabIndex={0} aria-label={t.insights.hoursTitle}>
           <table class="heat">

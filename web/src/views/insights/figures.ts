@@ -1,7 +1,7 @@
 // What the charts of the insights show: the filters of the address, and the answers as numbers.
 import { timestampDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { TimeBucket, UsageGroup, type Activity, type UsageResponse } from "@recollect/client";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { channelName, dollars, oneLine } from "../../ui/text";
 import { dates } from "../../ui/time";
 
@@ -43,13 +43,18 @@ export function filtersOf(query: URLSearchParams): Filters {
 
 /** Return the range of time that filters mean, until now. It begins with a whole unit, so that every
  * answer is about the same time, by whatever unit it counts. */
-export function dateRange({ range, unit }: Filters) {
+export function dateRange(filters: Filters) {
+  return { start: timestampFromMs(sinceOf(filters)) };
+}
+
+/** Return the beginning of the range of time that filters mean, in milliseconds since 1970. */
+export function sinceOf({ range, unit }: Filters): number {
   const start = new Date();
   start.setHours(0, 0, 0, 0);
   start.setDate(start.getDate() - RANGES[range] + 1);
   if (unit === "week") start.setDate(start.getDate() - ((start.getDay() + 6) % 7));
   if (unit === "month") start.setDate(1);
-  return { start: timestampFromMs(start.getTime()) };
+  return start.getTime();
 }
 
 export const timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -69,8 +74,8 @@ export function amount(activity: Activity | undefined, measure: Measure): number
   }
 }
 
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat(t.language, { notation: "compact", maximumFractionDigits: 1 });
+const whole = new Intl.NumberFormat(t.language, { maximumFractionDigits: 0 });
 
 /** Return a value as people read it. */
 export function written(value: number, measure: Measure, isShort = false): string {

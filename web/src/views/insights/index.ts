@@ -4,7 +4,7 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/insights",
-  name: t.insights.nav,
+  name: t.nav.insights,
   icon: "chart",
   order: 2,
   scopes: [Scope.CONVERSATIONS_READ],

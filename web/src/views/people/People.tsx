@@ -9,10 +9,11 @@ import { client, newRequestId } from "../../api/calls";
 import { isMissing, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, navigate, route, setQuery } from "../../router";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { useOpening } from "../../ui/focus";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { usePolled } from "../../ui/polling";
+import { Copy } from "../../ui/Copy";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName, directionOf, oneLine } from "../../ui/text";
 import { fullTime, shortTime } from "../../ui/time";
@@ -51,6 +52,19 @@ export default function People() {
   );
 }
 
+/** How third parties come in, with the code. */
+function NoParty() {
+  return (
+    <Empty icon="people" level="p" title={t.people.none}>
+      <p>{t.people.noneHint}</p>
+      <figure class="code-block bare first-lines">
+        <Copy text={t.people.receive} label={t.app.copyCode} />
+        <pre class="code" tabIndex={0}>{t.people.receive}</pre>
+      </figure>
+    </Empty>
+  );
+}
+
 function List({ chosen }: { chosen: string }) {
   const { trust, open, party } = filters();
   const [pages, setPages] = useState(1);
@@ -64,7 +78,7 @@ function List({ chosen }: { chosen: string }) {
     <section class="people-list" aria-label={t.people.list}>
       <header class="view-header">
         <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title">{chosen ? <h2>{t.people.nav}</h2> : <h1>{t.people.nav}</h1>}</div>
+        <div class="view-title">{chosen ? <h2>{t.nav.people}</h2> : <h1>{t.nav.people}</h1>}</div>
       </header>
       <div class="people-filters">
         <input
@@ -88,7 +102,7 @@ function List({ chosen }: { chosen: string }) {
       ) : !answer ? (
         <Loading />
       ) : answer.communications.length === 0 ? (
-        <p class="state">{isFiltered ? t.people.noMatch : t.people.none}</p>
+        isFiltered ? <p class="state">{t.people.noMatch}</p> : <NoParty />
       ) : (
         <ul class="people-rows">
           {answer.communications.map((it) => (
@@ -157,7 +171,7 @@ function Exchange({ id, onDeleted }: { id: string; onDeleted: () => void }) {
   return (
     <section class="exchange" aria-label={nameOf(it)}>
       <header class="view-header">
-        <a class="quiet back" href={link("/third-parties", filters())} aria-label={t.people.nav}><Icon name="back" /></a>
+        <a class="quiet back" href={link("/third-parties", filters())} aria-label={t.nav.people}><Icon name="back" /></a>
         <div class="view-title">
           <h1><bdi title={t.people.proof}>{nameOf(it)}</bdi></h1>
           <p class="view-meta">
@@ -170,7 +184,7 @@ function Exchange({ id, onDeleted }: { id: string; onDeleted: () => void }) {
         <TrustOf communication={it} onChange={again} />
         {may(Scope.COMMUNICATIONS_DELETE) && (
           <button
-            class="quiet" title={t.actions.deleteItem} aria-label={t.actions.deleteItem}
+            class="quiet" title={t.sidebar.delete} aria-label={t.sidebar.delete}
             onClick={() => ask({ what: "deleteParty", communication: it, onDeleted })}
           >
             <Icon name="trash" />
@@ -300,8 +314,8 @@ function TrustOf({ communication, onChange }: { communication: ExternalCommunica
       )}
       <Problem text={change.problem} />
       <div class="row-actions">
-        <button class="button primary" disabled={change.isBusy}>{t.people.save}</button>
-        <button type="button" class="button" onClick={close}>{t.people.cancel}</button>
+        <button class="button primary" disabled={change.isBusy}>{t.app.save}</button>
+        <button type="button" class="button" onClick={close}>{t.app.cancel}</button>
       </div>
     </form>
   );

@@ -4,7 +4,7 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/third-parties",
-  name: t.people.nav,
+  name: t.nav.people,
   icon: "people",
   order: 3,
   scopes: [Scope.COMMUNICATIONS_READ],

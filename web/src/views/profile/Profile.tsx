@@ -6,13 +6,13 @@ import { newRequestId, recall } from "../../api/calls";
 import { describe } from "../../api/errors";
 import { may } from "../../api/session";
 import { link } from "../../router";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { Icon } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
 import { usePolled } from "../../ui/polling";
-import { Failure, Loading } from "../../ui/States";
+import { Page } from "../../ui/Page";
+import { Empty, Failure, Loading } from "../../ui/States";
 import { fullTime, shortTime } from "../../ui/time";
-import "../../styles/cards.css";
 import "./profile.css";
 
 const SECONDS = 15;
@@ -34,16 +34,10 @@ async function load(signal: AbortSignal): Promise<Answers> {
 export default function Profile() {
   const { answer, error, again } = usePolled(load, [], SECONDS);
   return (
-    <div class="profile page">
-      <header class="view-header">
-        <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.profile.nav}</h1></div>
-      </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.profile.nav}>
-        {error !== undefined && <Failure error={error} retry={again} />}
-        {answer ? <Shown answers={answer} again={again} /> : error === undefined && <Loading />}
-      </div>
-    </div>
+    <Page class="profile" title={t.nav.profile}>
+      {error !== undefined && <Failure error={error} retry={again} />}
+      {answer ? <Shown answers={answer} again={again} /> : error === undefined && <Loading />}
+    </Page>
   );
 }
 
@@ -52,7 +46,12 @@ function Shown({ answers: { profile, anchors }, again }: { answers: Answers; aga
     <>
       <p class="lead">{t.profile.lead}</p>
       {profile.degraded && <p class="state" role="status">{t.profile.lacking(profile.degraded)}</p>}
-      {!profile.statements.length && !anchors.length && !profile.degraded && <p class="state">{t.profile.none}</p>}
+      {!profile.statements.length && !anchors.length && !profile.degraded && (
+        <Empty icon="person" level="p" title={t.profile.none}>
+          <p>{t.profile.noneHint}</p>
+          {may(Scope.CONVERSATIONS_WRITE) && <a class="button" href={link("/")}>{t.profile.say}</a>}
+        </Empty>
+      )}
       {KINDS.map((kind) => {
         const statements = profile.statements.filter((it) => it.kind === kind);
         return statements.length > 0 && (
@@ -124,7 +123,7 @@ function Line({ text, sender, time, conversation, remove, again }: LineProps) {
         <span class="asked">
           <span>{t.profile.sure}</span>
           <button class="button danger" onClick={yes}>{t.profile.yes}</button>
-          <button class="button" onClick={() => setAsked(false)}>{t.people.cancel}</button>
+          <button class="button" onClick={() => setAsked(false)}>{t.app.cancel}</button>
         </span>
       ) : (
         <button class="quiet" aria-label={t.profile.remove(text)} title={t.profile.removeShort} onClick={() => setAsked(true)}><Icon name="trash" /></button>

@@ -4,7 +4,8 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/profile",
-  name: t.profile.nav,
+  name: t.nav.profile,
+  short: t.nav.profileShort,
   icon: "person",
   order: 2.5,
   scopes: [Scope.RECALL],

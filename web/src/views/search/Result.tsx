@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { BesideMessage, FetchContextResponse, LegScore, SearchHit, SearchResult } from "@recollect/client";
 import { recall } from "../../api/calls";
 import { link } from "../../router";
-import { t } from "../../texts";
+import { t } from "../../texts/views";
 import { legName } from "../../ui/Degraded";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { Failure, Loading } from "../../ui/States";

@@ -6,13 +6,13 @@ import { type FacetsResponse, InsightService, Scope, type SearchResponse } from 
 import { client, recall } from "../../api/calls";
 import { isCancelled } from "../../api/errors";
 import { may } from "../../api/session";
-import { link, navigate, route } from "../../router";
-import { t } from "../../texts";
+import { link, navigate, route, topicLink } from "../../router";
+import { t } from "../../texts/views";
+import { DateField } from "../../ui/DateField";
 import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";
-import { channelName, DOUBTFUL } from "../../ui/text";
-import { isWholeDate } from "../../ui/time";
+import { channelName, DOUBTFUL, oneLine } from "../../ui/text";
 import { Result } from "./Result";
 import "./search.css";
 
@@ -21,6 +21,8 @@ const insight = client.of(InsightService);
 const LIMIT = 30;
 /** The most that the server answers. */
 const MOST = 100;
+/** Topics that are offered at the beginning. */
+const TOPICS = 12;
 const FILTERS = ["channel", "from", "to", "topic", "person"] as const;
 type Filter = (typeof FILTERS)[number];
 
@@ -82,7 +84,7 @@ export default function SearchView() {
           <Filters values={query} change={change} />
         </form>
         <div class="results" aria-live="polite">
-          {outcome.kind === "none" && <Empty icon="search" level="p" title={t.search.start}><p>{t.search.startHint}</p></Empty>}
+          {outcome.kind === "none" && <Start />}
           {outcome.kind === "loading" && <Loading text={t.search.searching} />}
           {outcome.kind === "failed" && <Failure level="p" error={outcome.error} retry={() => setAttempt(attempt + 1)} />}
           {outcome.kind === "found" && <Found answer={outcome.answer} query={question} more={limit < MOST ? () => setLimit(MOST) : undefined} />}
@@ -120,6 +122,22 @@ function Found({ answer, query, more }: { answer: SearchResponse; query: string;
   );
 }
 
+/** What leads on before anybody has typed: what people talk about most. */
+function Start() {
+  const [topics, setTopics] = useState<string[]>([]);
+  useEffect(() => {
+    if (may(Scope.CONVERSATIONS_READ)) insight.listTopics({ pageSize: TOPICS }).then((it) => setTopics(it.topics.map(({ label }) => label)), () => undefined);
+  }, []);
+  return (
+    <Empty icon="search" level="p" title={t.search.start}>
+      <p>{t.search.startHint}</p>
+      {topics.length > 0 && (
+        <p class="topics" aria-label={t.search.topics}>{topics.map((it) => <a key={it} href={topicLink(it)}>{oneLine(it)}</a>)}</p>
+      )}
+    </Empty>
+  );
+}
+
 interface FiltersProps {
   values: URLSearchParams;
   change: (changes: Partial<Record<Filter, string>>) => void;
@@ -133,7 +151,6 @@ function Filters({ values, change }: FiltersProps) {
   }, []);
   const of = (name: Filter) => valueOf(values, name);
   const channels = new Set([...(facets?.channels?.facets.map((it) => it.value) ?? []), ...(of("channel") ? [of("channel")] : [])]);
-  const changeDate = (name: "from" | "to", day: string) => (!day || isWholeDate(day)) && change({ [name]: day });
   const isFiltered = FILTERS.some((it) => of(it));
   return (
     <div class="search-filters">
@@ -144,14 +161,8 @@ function Filters({ values, change }: FiltersProps) {
           {[...channels].map((it) => <option key={it} value={it}>{channelName(it)}</option>)}
         </select>
       </label>
-      <label>
-        <span>{t.search.from}</span>
-        <input type="date" value={of("from")} onChange={(event) => changeDate("from", event.currentTarget.value)} />
-      </label>
-      <label>
-        <span>{t.search.to}</span>
-        <input type="date" value={of("to")} onChange={(event) => changeDate("to", event.currentTarget.value)} />
-      </label>
+      <DateField name="from" label={t.search.from} value={of("from")} onChange={(from) => change({ from })} />
+      <DateField name="to" label={t.search.to} value={of("to")} onChange={(to) => change({ to })} />
       <label>
         <span>{t.search.topic}</span>
         <input list="topics" value={of("topic")} onChange={(event) => change({ topic: event.currentTarget.value })} />

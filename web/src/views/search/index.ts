@@ -4,7 +4,7 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/search",
-  name: t.search.nav,
+  name: t.nav.search,
   icon: "search",
   order: 1,
   scopes: [Scope.RECALL],

@@ -7,13 +7,13 @@ import {
 import { client } from "../../api/calls";
 import { violationOf } from "../../api/errors";
 import { may } from "../../api/session";
-import { link, route, setQuery } from "../../router";
-import { t } from "../../texts";
+import { route, setQuery } from "../../router";
+import { t } from "../../texts/administration";
 import { Icon } from "../../ui/Icon";
+import { Page } from "../../ui/Page";
 import { Failure, Loading } from "../../ui/States";
 import { oneLine } from "../../ui/text";
 import { fullTime } from "../../ui/time";
-import "../../styles/cards.css";
 import "./settings.css";
 
 const admin = client.of(AdminService);
@@ -43,10 +43,9 @@ export default function SettingsView() {
   const onlyChanged = query.get("changed") === "1";
   const groups = groupsOf(answer?.settings ?? [], words, onlyChanged);
   return (
-    <div class="settings page">
-      <header class="view-header">
-        <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
-        <div class="view-title"><h1>{t.settings.nav}</h1></div>
+    <Page
+      class="settings" title={t.nav.settings}
+      tools={<>
         <label class="check changed-only">
           <input type="checkbox" checked={onlyChanged} onChange={(event) => setQuery({ changed: event.currentTarget.checked ? "1" : undefined })} />
           {t.settings.changed}
@@ -59,31 +58,30 @@ export default function SettingsView() {
           value={query.get("find") ?? ""}
           onInput={(event) => setQuery({ find: event.currentTarget.value || undefined })}
         />
-      </header>
-      <div class="page-body" tabIndex={0} role="region" aria-label={t.settings.nav}>
-        {error !== undefined ? (
-          <Failure error={error} retry={load} />
-        ) : !answer ? (
-          <Loading />
-        ) : (
-          <>
-            <p class="where">
-              {answer.locked ? <><Icon name="lock" />{oneLine(answer.locked)}</> : answer.file && <span>{t.settings.file}<code>{answer.file}</code></span>}
-            </p>
-            {groups.length === 0 && <p class="nothing">{t.settings.none}</p>}
-            {groups.map((group) => (
-              <section class="card" key={group.key} aria-labelledby={`group-${group.key}`}>
-                <header><h2 id={`group-${group.key}`}>{group.label}</h2></header>
-                {sharedLock(group) && !answer.locked && <p class="where"><Icon name="lock" />{sentence(sharedLock(group))}</p>}
-                {group.settings.map((it) => (
-                  <Row key={it.key} setting={it} mayChange={!answer.locked && may(Scope.ADMIN)} shared={sharedLock(group)} onChange={take} />
-                ))}
-              </section>
-            ))}
-          </>
-        )}
-      </div>
-    </div>
+      </>}
+    >
+      {error !== undefined ? (
+        <Failure error={error} retry={load} />
+      ) : !answer ? (
+        <Loading />
+      ) : (
+        <>
+          <p class="where">
+            {answer.locked ? <><Icon name="lock" />{oneLine(answer.locked)}</> : answer.file && <span>{t.settings.file}<code>{answer.file}</code></span>}
+          </p>
+          {groups.length === 0 && <p class="nothing">{t.settings.none}</p>}
+          {groups.map((group) => (
+            <section class="card" key={group.key} aria-labelledby={`group-${group.key}`}>
+              <header><h2 id={`group-${group.key}`}>{group.label}</h2></header>
+              {sharedLock(group) && !answer.locked && <p class="where"><Icon name="lock" />{sentence(sharedLock(group))}</p>}
+              {group.settings.map((it) => (
+                <Row key={it.key} setting={it} mayChange={!answer.locked && may(Scope.ADMIN)} shared={sharedLock(group)} onChange={take} />
+              ))}
+            </section>
+          ))}
+        </>
+      )}
+    </Page>
   );
 }
 
@@ -191,7 +189,7 @@ function Row({ setting, mayChange, shared, onChange }: RowProps) {
         {(isChanged || mayReset) && !isLocked && !plan && (
           <div class="setting-actions">
             {isChanged && <button class="button primary" disabled={isBusy}>{t.settings.save}</button>}
-            {isChanged && <button type="button" class="button" onClick={() => { setDraft(current); setProblem(""); }}>{t.people.cancel}</button>}
+            {isChanged && <button type="button" class="button" onClick={() => { setDraft(current); setProblem(""); }}>{t.app.cancel}</button>}
             {mayReset && !isChanged && <button type="button" class="button" disabled={isBusy} onClick={() => save({ reset: true })}>{t.settings.reset}</button>}
           </div>
         )}
@@ -226,7 +224,7 @@ function Meant({ plan, isBusy, onYes, onNo }: MeantProps) {
       )}
       <div class="setting-actions">
         <button type="button" class="button danger" disabled={isBusy || !isMeant} onClick={onYes}>{t.settings.setRules}</button>
-        <button type="button" class="button" onClick={onNo}>{t.people.cancel}</button>
+        <button type="button" class="button" onClick={onNo}>{t.app.cancel}</button>
       </div>
     </div>
   );

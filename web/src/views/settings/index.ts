@@ -4,9 +4,10 @@ import type { View } from "../registry";
 
 export const view: View = {
   path: "/settings",
-  name: t.settings.nav,
+  name: t.nav.settings,
   icon: "gear",
-  order: 4,
+  order: 2,
+  of: "server",
   scopes: [Scope.ADMIN],
   reach: "server",
   load: () => import("./Settings"),

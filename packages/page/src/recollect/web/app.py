@@ -35,6 +35,8 @@ from recollect.web.sessions import Session, Sessions
 
 MARK_SESSION = "session"
 """The value of the header `recollect-web` if the browser has no session."""
+PERSON_HEADER = "recollect-person"
+"""The header in which a page learns whom the proxy signed in."""
 _MAX_SECRET = 4096
 """Bytes of a request that brings a key or a token."""
 _MAX_CONNECTIONS = 512
@@ -175,12 +177,13 @@ class Page:
                 "the server asks for no token, and so cannot tell people apart: start it with auth"
             )
             return RequestRefused(None, "failed_precondition", f"{text} `required`").response()
+        named = {PERSON_HEADER: person}
         if self._session(request) is not None:
-            return Response(status_code=204, headers=NO_STORE)
-        return self._with_cookie(201, self._sessions.begin(person))
+            return Response(status_code=204, headers=NO_STORE | named)
+        return self._with_cookie(201, self._sessions.begin(person), **named)
 
-    def _with_cookie(self, status: int, cookie: str) -> Response:
-        answer = Response(status_code=status, headers=NO_STORE)
+    def _with_cookie(self, status: int, cookie: str, **headers: str) -> Response:
+        answer = Response(status_code=status, headers=NO_STORE | headers)
         answer.set_cookie(self._cookie, cookie, **self._of_cookie)
         return answer
 

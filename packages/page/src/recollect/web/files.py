@@ -14,8 +14,21 @@ _TYPES = {
     ".html": "text/html",
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
 }
-VIEWS = ("c", "health", "insights", "profile", "search", "settings", "third-parties")
+VIEWS = (
+    "audit",
+    "backups",
+    "c",
+    "health",
+    "insights",
+    "profile",
+    "search",
+    "settings",
+    "third-parties",
+    "tokens",
+)
 """The first parts of the paths of views, as `web/src/views` has them."""
 _VIEW = re.compile(rf"/(?:(?:{'|'.join(VIEWS)})(?:/[\w-]{{1,128}})?/?)?", re.ASCII)
 

@@ -1,1 +1,1 @@
-import{s as e}from"./Icon.js";var t=e(void 0);function n(e){t.value=e}export{t as n,n as t};
+import{c as e}from"./Icon.js";var t=e(void 0);function n(e){t.value=e}export{t as n,n as t};

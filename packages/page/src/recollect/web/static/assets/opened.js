@@ -1,1 +1,1 @@
-import{s as e}from"./Icon.js";var t=e([]);export{t};
+import{c as e}from"./Icon.js";var t=e([]);export{t};

@@ -1,0 +1,1 @@
+import{a as e}from"./text.js";function t({note:t,id:n}){return e(t)||n}export{t};
