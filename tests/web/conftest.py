@@ -278,10 +278,28 @@ def visit(page: Any, path: str) -> None:
     )
 
 
+_unchecked: list[str] = []
+"""Addresses of pages that axe was to look at, had it been there."""
+
+
+@pytest.fixture(autouse=True)
+def without_axe() -> Iterator[None]:
+    """Skip, once its other steps passed, a test that axe was to take part in. In the midst of one
+    it would leave a page that several tests share as it is then.
+    """
+    _unchecked.clear()
+    yield
+    if _unchecked:
+        pytest.skip(f"all passed but what axe would say: {AXE} is missing: npm ci in web/")
+
+
 def axe(page: Any, *rules: str) -> list[str]:
-    """Return the accessibility violations of what a page shows, of all rules or of some."""
+    """Return the accessibility violations of what a page shows, of all rules or of some. Without
+    axe there are none: `without_axe` says so once the test is over.
+    """
     if not AXE.exists():
-        pytest.skip(f"{AXE} is missing: npm ci in web/")
+        _unchecked.append(page.url)
+        return []
     if not page.evaluate("'axe' in window"):
         # From the protocol, not as an element: the content policy allows no other scripts.
         page.evaluate(AXE.read_text())
