@@ -4,7 +4,10 @@ answer.
 
 import errno
 import json
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from recollect import Client, Role
@@ -101,22 +104,35 @@ def test_a_command_answers_with_the_context_before_it(recollect: Any, client: Cl
     assert len({message.turn_number for message in client.conversations.load(name).messages}) == 2
 
 
-def test_whoever_watches_sees_the_answer_grow(recollect: Any, client: Client) -> None:
-    with recollect.started("tail", "--channel", "cli") as process:
+def test_whoever_watches_sees_the_answer_grow(
+    recollect: Any, client: Client, tmp_path: Path
+) -> None:
+    # what is whole before anybody reads it grows for nobody: the rest waits until it is read
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with (
+        recollect.started("tail", "--channel", "cli") as process,
+        ThreadPoolExecutor(1) as pool,
+    ):
         process.stdout.readline()
-        ran = recollect("chat", "--answer-with", "echo The disk; echo is full.", stdin="?\n")
+        answer = f"echo The disk; cat {gate}; echo is full."
+        chat = pool.submit(recollect, "chat", "--answer-with", answer, stdin="?\n")
         text = ""
         while line := process.stdout.readline():
             update = json.loads(line)
             if update["kind"] == "messageDelta":
                 assert update["offset"] == len(text)
+                if not text:
+                    gate.open("w").close()
                 text += update["text"]
             if (
                 update["kind"] == "conversationUpdated"
                 and update["messages"][-1]["role"] == "assistant"
             ):
                 break
-    assert text == "The disk\nis full.\n"
+        ran = chat.result()
+    assert text == "The disk\nis full.\n"[: len(text)]
+    assert text.startswith("The disk\n")
     assert update["messages"][-1]["content"] == "The disk\nis full." == ran.lines[1]["content"]
     assert update["draftId"].startswith("chat-")
 
