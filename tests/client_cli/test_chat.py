@@ -107,15 +107,15 @@ def test_a_command_answers_with_the_context_before_it(recollect: Any, client: Cl
 def test_whoever_watches_sees_the_answer_grow(
     recollect: Any, client: Client, tmp_path: Path
 ) -> None:
-    # what is whole before anybody reads it grows for nobody: the rest waits until it is read
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+    # what is whole before anybody reads it has not grown: the rest waits until it is read
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     with (
         recollect.started("tail", "--channel", "cli") as process,
         ThreadPoolExecutor(1) as pool,
     ):
         process.stdout.readline()
-        answer = f"echo The disk; cat {gate}; echo is full."
+        answer = f"echo The disk; cat {pipe}; echo is full."
         chat = pool.submit(recollect, "chat", "--answer-with", answer, stdin="?\n")
         text = ""
         while line := process.stdout.readline():
@@ -123,7 +123,7 @@ def test_whoever_watches_sees_the_answer_grow(
             if update["kind"] == "messageDelta":
                 assert update["offset"] == len(text)
                 if not text:
-                    gate.open("w").close()
+                    pipe.open("w").close()
                 text += update["text"]
             if (
                 update["kind"] == "conversationUpdated"
