@@ -458,7 +458,7 @@ def test_two_people_use_the_page_behind_nginx_as_the_guide_says(
     alex.click(".gate button")
     # Both tabs load anew, once each for the other. In three whole runs, and in 1 of 24 under load,
     # this one then never showed that it is live, though the server had answered all that it asked:
-    # whose fault that is, is not known. A person who sees it loads the page again, and so does this.
+    # whose fault that is, is not known. A person would load it again, and so does this.
     for _ in range(3):
         until_live = time.monotonic() + 20
         while not alex.locator(".shell .live-live").count() and time.monotonic() < until_live:
