@@ -7,9 +7,12 @@ same.
 
 import multiprocessing
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 
 import grpc
 
@@ -60,18 +63,43 @@ def measure(
     """Run one caller for each list of requests, one call after the other, all callers at once.
     Raises EOFError if a call fails.
     """
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(
-        target=_run, args=(theirs, target, method, requests, access)
-    )
-    process.start()
-    theirs.close()  # it is the process's now: if that fails, nothing waits for its answer
-    try:
-        answer = ours.recv()
-    finally:
-        process.join()
+    answer = answer_of(_run, target, method, requests, access)
     assert isinstance(answer, Measured)
     return answer
+
+
+def answer_of(work: Callable[..., None], *arguments: object) -> object:
+    """Return what some work sends through the pipe that it gets before its arguments. It is done in
+    a process of its own. Raises EOFError if it fails.
+    """
+    pipe, process = _started(work, *arguments)
+    try:
+        return pipe.recv()
+    finally:
+        process.join()
+
+
+@contextmanager
+def alongside(work: Callable[..., None], *arguments: object) -> Iterator[Connection]:
+    """Do some work in a process of its own, and yield a pipe to it once it has sent that it began.
+    At the end it is sent None, and waited for.
+    """
+    pipe, process = _started(work, *arguments)
+    try:
+        pipe.recv()
+        yield pipe
+    finally:
+        pipe.send(None)
+        process.join()
+
+
+def _started(work: Callable[..., None], *arguments: object) -> tuple[Connection, SpawnProcess]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=work, args=(theirs, *arguments))
+    process.start()
+    theirs.close()  # it is the process's now: if that fails, nothing waits for its answer
+    return ours, process
 
 
 def _run(

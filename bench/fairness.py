@@ -5,15 +5,14 @@ The flood is 32 callers that append without a pause, all with one token or with 
 """
 
 import argparse
-import multiprocessing
 import statistics
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -28,28 +27,18 @@ from recollect_server.services.tokens import Tokens
 from recollect_server.storage.logs.tokens import TokenLedger
 
 from bench.append import APPEND
+from bench.calls import alongside
 from bench.figures import Figure, Goal
 from bench.servers import recollect
 
 FLOOD = 32
 
 
-@contextmanager
-def callers(target: str, count: int, token: str = "") -> Iterator[Connection]:
+def callers(target: str, count: int, token: str = "") -> AbstractContextManager[Connection]:
     """Run callers that append without a pause in a process of their own, over one connection. Each
     message to the process is answered with the number of appends since the last one.
     """
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_append, args=(theirs, target, count, token))
-    process.start()
-    theirs.close()
-    try:
-        ours.recv()
-        yield ours
-    finally:
-        ours.send(None)
-        process.join()
+    return alongside(_append, target, count, token)
 
 
 def _append(answer: Connection, target: str, count: int, token: str) -> None:

@@ -9,7 +9,6 @@ spaces are of one server, and the small one is called alone right before each.
 """
 
 import argparse
-import multiprocessing
 import os
 import random
 import sqlite3
@@ -18,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
@@ -34,10 +33,11 @@ from recollect_server.storage.index import checking as index
 from recollect_server.storage.index.file import NAME
 
 from bench.append import text
+from bench.calls import alongside, answer_of
 from bench.corpus import Corpus, write_transcripts
 from bench.figures import Figure, Goal
 from bench.servers import recollect
-from bench.spaces import fill
+from bench.spaces import fill, naming
 
 _APPENDS, _SEARCHES = 20, 10  # a second
 _FLOODERS, _FLOOD_BATCH = 4, 800
@@ -58,23 +58,9 @@ class CallTimes:
         return times[len(times) // 2], times[int(0.99 * len(times))], times[-1]
 
 
-def naming(space: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of a call to a space."""
-    return (("recollect-space", space),)
-
-
 def call_calmly(target: str, conversation: str, seconds: float) -> CallTimes:
     """Append to the small space and search it for so many seconds, in a process of its own."""
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(
-        target=_call, args=(theirs, target, conversation, seconds)
-    )
-    process.start()
-    theirs.close()
-    try:
-        answer = ours.recv()
-    finally:
-        process.join()
+    answer = answer_of(_call, target, conversation, seconds)
     assert isinstance(answer, CallTimes)
     return answer
 
@@ -137,7 +123,7 @@ def _new_words(randomness: random.Random) -> str:
     return " ".join(f"{randomness.getrandbits(48):x}" for _ in range(30))
 
 
-def _flood(target: str, space: str, ends: Connection, batch: int, callers: int) -> None:
+def _flood(ends: Connection, target: str, space: str, batch: int, callers: int) -> None:
     with grpc.insecure_channel(target) as channel:
         stub = ConversationServiceStub(channel)
         randomness = random.Random(os.getpid())
@@ -157,20 +143,11 @@ def _flood(target: str, space: str, ends: Connection, batch: int, callers: int) 
             ends.recv()
 
 
-@contextmanager
-def flooded(target: str, space: str, batch: int, callers: int) -> Iterator[None]:
+def flooded(
+    target: str, space: str, batch: int, callers: int
+) -> AbstractContextManager[Connection]:
     """Append batches of messages with new words to a space, by a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_flood, args=(target, space, theirs, batch, callers))
-    process.start()
-    theirs.close()
-    try:
-        ours.recv()
-        yield
-    finally:
-        ours.send(None)
-        process.join()
+    return alongside(_flood, target, space, batch, callers)
 
 
 class Beside:
@@ -227,6 +204,8 @@ class Beside:
     def embedded(self) -> Iterator[None]:
         """Let its texts be embedded, as they are once its index is whole."""
         folder = self._data / OLD / "conversations"
+        with Client(self._target, space=OLD) as client:
+            client.recall.search("which did we choose?")  # opens it, if nothing did
         while len(index.state_of(folder).lines) < len(self._conversations):
             time.sleep(0.2)  # between two looks
         yield
@@ -271,13 +250,13 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         target, _ = stack.enter_context(recollect(data, *flags))
         with grpc.insecure_channel(target) as channel:
             calm = fill(ConversationServiceStub(channel), CALM, 200)
-        beside = Beside(target, data, conversations, words=chosen.words)
+        others = Beside(target, data, conversations, words=chosen.words)
         call_calmly(target, calm, 2)
-        for name in beside.names:
+        for name in others.names:
             if chosen.beside and name not in chosen.beside:
                 continue
             alone = call_calmly(target, calm, chosen.seconds)
-            with getattr(beside, name)():
+            with getattr(others, name)():
                 times = call_calmly(target, calm, chosen.seconds)
             for what in ("appends", "searches"):
                 usual, before, _ = alone.shares(what)

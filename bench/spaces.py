@@ -31,10 +31,15 @@ _AWAKE = 100  # spaces that a server has the files of open, if no more are used 
 _PART = 50  # messages in one append while the spaces are filled
 
 
+def naming(space: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata of a call to a space."""
+    return (("recollect-space", space),)
+
+
 def fill(stub: ConversationServiceStub, space: str, messages: int) -> str:
     """Write a conversation to a space, and return its id."""
     randomness = random.Random(space)
-    metadata = _naming(space)
+    metadata = naming(space)
     conversation = stub.Create(api.CreateRequest(channel="web"), metadata=metadata).conversation.id
     for first in range(0, messages, _PART):
         batch = [
@@ -60,7 +65,7 @@ def first_calls(
     for space, conversation in conversations.items():
         for of_call in seconds:
             began = time.perf_counter()
-            stub.Load(api.LoadRequest(conversation_id=conversation), metadata=_naming(space))
+            stub.Load(api.LoadRequest(conversation_id=conversation), metadata=naming(space))
             of_call.append(time.perf_counter() - began)
     return seconds
 
@@ -81,7 +86,7 @@ def rate(
                 ],
                 request_id=uuid.uuid4().hex,
             ),
-            _naming(name),
+            naming(name),
         )
         for name in names
     ]
@@ -95,10 +100,6 @@ def copies(data: Path, name: str, count: int) -> None:
     """Copy one space to many, as a server leaves them."""
     for number in range(count):
         shutil.copytree(data / name, data / f"copy-{number}")
-
-
-def _naming(space: str) -> tuple[tuple[str, str], ...]:
-    return (("recollect-space", space),)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:

@@ -24,7 +24,6 @@ from tests.waiting import until
 
 SERVICE = api.DESCRIPTOR.services_by_name["ConversationService"]
 GET, APPEND = SERVICE.methods_by_name["Get"], SERVICE.methods_by_name["AppendTurn"]
-NOTHING = {"Get": api.GetRequest(), "AppendTurn": api.AppendTurnRequest()}
 CONVERSATION = "conv-01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
 

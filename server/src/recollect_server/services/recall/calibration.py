@@ -195,8 +195,8 @@ def with_dates(
     """Return the words and the legs of a question that names a time: it counts as one more rare
     word.
 
-    `dates` says of each message how near it is to that time, from 0 to 1 (`fusion.dates_of`); one
-    said in it has the word.
+    `dates` says of each message how near it is to that time (`fusion.dates_of`); one of 1 or more,
+    which was said in it or names it, has the word.
     """
     bonus = _DATE * (dates >= 1)
     best = np.zeros(len(conversations.keyword))
