@@ -12,7 +12,7 @@ from recollect_server.domain.time import system_clock
 from tests.crash.load import process
 from tests.credentials.conftest import grant, tokens_of
 from tests.waiting import until
-from tests.web.conftest import Bridge, Browsing, choose
+from tests.web.conftest import Bridge, Browsing, Stage, choose
 
 
 @pytest.fixture
@@ -74,6 +74,28 @@ def test_tabs_miss_nothing_while_the_server_is_killed(
         assert next(iter(streams)).id == it
     window.context.close()
     assert window.problems == []
+
+
+def test_tabs_take_another_worker_where_theirs_ended(
+    browser: Any, window: Browsing, stage: Stage
+) -> None:
+    """A browser ends workers for want of memory, or as a tab joins one that goes; no event tells."""
+    it = stage.conversation("Worker", "before")
+    tabs = [window.tab(f"/c/{it}", wait="text=before >> nth=0") for _ in range(2)]
+    for tab in tabs:
+        tab.wait_for_selector(".live-live", state="attached")
+    devtools = browser.new_browser_cdp_session()
+    targets = devtools.send("Target.getTargets")["targetInfos"]
+    workers = [it for it in targets if it["type"] == "shared_worker"]
+    [worker] = [it for it in workers if it["url"].startswith(window.bridge.origin)]
+    assert devtools.send("Target.closeTarget", {"targetId": worker["targetId"]})["success"]
+    stage.client.conversations.append_turn(it, [Message.user("said while nobody listened")])
+    for tab in tabs:
+        tab.wait_for_selector("text=said while nobody listened")
+    stage.client.conversations.append_turn(it, [Message.user("said to another worker")])
+    for tab in tabs:
+        tab.wait_for_selector("text=said to another worker")
+        tab.close()
 
 
 def test_a_page_signs_in_and_shows_what_its_token_allows(

@@ -15,10 +15,17 @@ export const generation = signal(0);
 /** The number of connections of the stream. Each brings every unfinished answer from its beginning. */
 export const connections = signal(0);
 
+/** How often a tab asks its worker whether it is there. */
+const HELLO_MS = 5_000;
+/** After so many hellos without an answer another worker takes its place. */
+const MAX_UNANSWERED = 2;
+
 type Listener = (update: Update) => unknown;
 const listeners = new Set<Listener>();
 let send: (message: ToHub) => void = () => undefined;
 let cursor = "";
+/** Whether what came before this tab joined is still to be read. */
+let isBehind = true;
 
 /** Call a listener with each update, in order, until the returned function is called. */
 export function listen(listener: Listener): () => void {
@@ -66,10 +73,33 @@ export function joinStream(): void {
 }
 
 function joinWorker(): void {
-  const worker = new SharedWorker(workerUrl() as unknown as URL, { type: "module", name: sharedName });
-  worker.port.onmessage = ({ data }: MessageEvent<FromHub>) => take(data);
-  send = (message) => worker.port.postMessage(message);
-  send({ kind: "hello" });
+  const address = workerUrl() as URL;
+  let port: MessagePort;
+  let unanswered = 0;
+  const join = () => {
+    port = new SharedWorker(address, { type: "module", name: sharedName }).port;
+    port.onmessage = ({ data }: MessageEvent<FromHub>) => {
+      unanswered = 0;
+      take(data);
+    };
+    isBehind = true;
+    sayHello();
+  };
+  const sayHello = () => {
+    unanswered += 1;
+    send({ kind: "hello" });
+  };
+  // A worker that ends as a tab joins it, or that the browser ended, says nothing: no event tells.
+  const attend = () => {
+    if (unanswered < MAX_UNANSWERED) return sayHello();
+    send({ kind: "bye" });
+    port.close();
+    unanswered = 0;
+    join();
+  };
+  send = (message) => port.postMessage(message);
+  join();
+  setInterval(attend, HELLO_MS);
   addEventListener("pagehide", () => send({ kind: "bye" }));
   addEventListener("pageshow", (event) => event.persisted && location.reload());
 }
@@ -104,16 +134,22 @@ function joinLeader(): void {
 
 function take(message: FromHub): void {
   switch (message.kind) {
-    case "status":
-      liveStatus.value = { status: message.status, reason: message.reason };
+    case "status": {
+      const { status, reason } = message;
+      const last = liveStatus.peek();
+      if (status !== last.status || reason !== last.reason) liveStatus.value = { status, reason };
       // What is read now comes after the stream began: no update falls between.
-      if (message.status === "live" && generation.peek() === 0) generation.value = 1;
+      if (status === "live" && isBehind) {
+        isBehind = false;
+        generation.value += 1;
+      }
       break;
+    }
     case "begin":
       connections.value += 1;
       break;
     case "reset":
-      if (generation.peek() > 0) generation.value += 1;
+      if (!isBehind) generation.value += 1;
       break;
     case "updates":
       cursor = message.cursor;
