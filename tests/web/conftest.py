@@ -199,6 +199,15 @@ def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as running:
         started = running.chromium.launch(executable_path=str(CHROMIUM), args=_FLAGS)
+        new_context = started.new_context
+
+        def patient(**options: Any) -> Any:
+            context = new_context(**options)
+            # the limit is that of the test, but this names what lacks
+            context.set_default_timeout(100_000)
+            return context
+
+        started.new_context = patient  # type: ignore[method-assign]
         yield started
         started.close()
 
@@ -227,9 +236,6 @@ class Browsing:
         page.on("console", lambda it: self._note(it.type, it.text))
         page.on("pageerror", lambda it: self.problems.append(str(it)))
         page.on("request", lambda it: self._watch(it.url))
-        page.set_default_timeout(
-            100_000
-        )  # the limit is that of the test, but this names what lacks
         page.goto(self.bridge.origin + path)
         page.wait_for_selector(wait)
         return page
