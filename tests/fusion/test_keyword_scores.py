@@ -11,6 +11,7 @@ from recollect_server.domain.filters import SearchScope
 from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import read_postings
+from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.words import MAX_TEXT, Term, choose_terms
 
 from bench.corpus import Corpus, Made, write_conversation, write_transcripts
@@ -54,8 +55,8 @@ def connection(index: Index, folder: Path) -> Iterator[apsw.Connection]:
 @each("place", range(8))
 def test_scores_are_those_of_fts5(index: Index, connection: apsw.Connection, place: int) -> None:
     question = [*_CORPUS.questions(6), "zebra", "the of and to"][place]
-    terms = index.search.terms(question).chosen
-    ours = index.search.keyword(terms, SearchScope(), None).best(10_000)
+    terms = Search(index).terms(question).chosen
+    ours = Search(index).keyword(terms, SearchScope(), None).best(10_000)
     finding = " OR ".join(term.match for term in terms if not term.only_ranks)
     ranking = " OR ".join(term.match for term in terms if term.only_ranks)
     theirs = _ranked(connection, finding)
@@ -73,7 +74,7 @@ def _ranked(connection: apsw.Connection, match: str) -> dict[int, float]:
 def test_of_a_common_word_the_newest_places_fit_the_budget(
     index: Index, connection: apsw.Connection
 ) -> None:
-    terms = index.search.terms("zebra").chosen
+    terms = Search(index).terms("zebra").chosen
     whole = read_postings(connection, terms)
     part = read_postings(connection, terms, budget=100)
     number = int(whole.ids[0] >> SEQUENCE_BITS)
@@ -116,7 +117,7 @@ def test_nouns_of_a_german_question_are_no_names(tmp_path: Path) -> None:
     )
     index = opened(tmp_path / "default" / "conversations").index
     questions = "Wann hat die Waschmaschine geleckt?", "When did the Waschmaschine break?"
-    assert [index.search.terms(it).words.named > 0 for it in questions] == [False, True]
+    assert [Search(index).terms(it).words.named > 0 for it in questions] == [False, True]
     index.close()
 
 
@@ -163,16 +164,16 @@ def test_messages_with_words_of_a_beginning_are_cut_at_the_budget(
 def test_words_beyond_the_budget_are_not_looked_up(index: Index) -> None:
     rare = [word for word in _CORPUS.vocabulary[500:] if len(word) > 5]
     every = " ".join(rare[:2_000])
-    assert index.search.terms("zebra crossing").words.is_whole
-    assert not index.search.terms(every).words.is_whole
+    assert Search(index).terms("zebra crossing").words.is_whole
+    assert not Search(index).terms(every).words.is_whole
     behind = "x" * MAX_TEXT + " zebra"
-    assert index.search.terms(behind).chosen == []
+    assert Search(index).terms(behind).chosen == []
 
 
 def test_words_of_one_stem_count_once_among_those_that_are_looked_up(index: Index) -> None:
     stems = ["x" + "".join(letters) for letters in product("bcdfghjklm", repeat=3)][:300]
     every = " ".join(f"{stem} {stem}s" for stem in stems)
-    terms = index.search.terms(f"{every} zebra")
+    terms = Search(index).terms(f"{every} zebra")
     assert [term.word for term in terms.chosen] == ["zebra"]
     assert terms.words.is_whole
 
@@ -180,8 +181,8 @@ def test_words_of_one_stem_count_once_among_those_that_are_looked_up(index: Inde
 def test_others_keep_their_scores_while_a_message_is_removed(tmp_path: Path) -> None:
     write_conversation(tmp_path, Made(1, ["zebra", "zebra crossing", "a zebra " * 100]))
     index = opened(tmp_path / "default" / "conversations").index
-    terms = index.search.terms("zebra").chosen
-    before, during = (index.search.keyword(terms, SearchScope(), None) for _ in range(2))
+    terms = Search(index).terms("zebra").chosen
+    before, during = (Search(index).keyword(terms, SearchScope(), None) for _ in range(2))
     expected = before.best(3)
     number, sequence = number_of(int(expected.ids[1])), sequence_of(int(expected.ids[1]))
     index.removal.remove_messages(number, [(sequence, "zebra crossing")])
@@ -195,8 +196,8 @@ def test_messages_of_a_time_in_a_long_conversation_are_found_without_reading_it(
     index: Index, connection: apsw.Connection
 ) -> None:
     query = "SELECT time FROM messages WHERE id >> ? = ? ORDER BY id"
-    zebras = index.search.keyword(index.search.terms("zebra").chosen, SearchScope(), None).best(1)
+    zebras = Search(index).keyword(Search(index).terms("zebra").chosen, SearchScope(), None).best(1)
     number = int(zebras.ids[0] >> SEQUENCE_BITS)
     times = [int(str(row[0])) for row in connection.execute(query, (SEQUENCE_BITS, number))]
-    there = index.search.said_in(SearchScope(start=times[2_400], end=times[2_403]), 100)
+    there = Search(index).said_in(SearchScope(start=times[2_400], end=times[2_403]), 100)
     assert len(there) == 3

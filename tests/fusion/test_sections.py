@@ -13,12 +13,7 @@ from tests.fusion.conftest import made
 
 
 class Halves:
-    """An index whose one conversation was quiet before its line 4."""
-
-    @property
-    def search(self) -> "Halves":
-        """Return the part that is asked."""
-        return self
+    """The searches of an index whose one conversation was quiet before its line 4."""
 
     def sections(self, _number: int, _lines: object) -> Sections:
         """Return both sections."""

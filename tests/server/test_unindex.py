@@ -16,6 +16,7 @@ from recollect_server.domain.conversation import ConversationUnindexed
 from recollect_server.domain.filters import SearchScope
 from recollect_server.settings.values import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
+from recollect_server.storage.index.search import Search
 from recollect_server.storage.vectors.checking import state_of
 
 from tests import at_rest
@@ -238,7 +239,7 @@ def test_one_that_is_recorded_as_unindexed_is_left_out_before_its_words_are_gone
     )  # as if the index refused the rest
     assert service.get(old).unindexed
     assert service.found(WORD) == []
-    assert not len(index.search.said_in(SearchScope(start=0, end=server.clock.now + 1), 10))
+    assert not len(Search(index).said_in(SearchScope(start=0, end=server.clock.now + 1), 10))
     assert index.removal.unsettled() == [old]
     assert opened.retention.settle()
     assert not opened.retention.settle()

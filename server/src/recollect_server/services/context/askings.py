@@ -17,6 +17,7 @@ from recollect_server.services.context.relevance import words_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
 from recollect_server.storage.index.messages import Place
+from recollect_server.storage.index.search import Search
 
 _MOST = 60  # messages that are read, the newest ones
 _LONGER = 2  # times the tokens of the question that another asking has at the most
@@ -44,7 +45,7 @@ def _asked_before(space: Space, question: str, ids: NDArray[np.int64]) -> list[i
     words = words_of(question) - EVERYDAY_WORDS
     if not question.rstrip().endswith(_QUESTION_MARKS) or not words or not len(ids):
         return []
-    messages_found = space.index.search.showable(ids, SearchScope())
+    messages_found = Search(space.index).showable(ids, SearchScope())
     few = messages_found.only(messages_found.tokens <= _LONGER * estimate_tokens(question))
     newest = [few[at] for at in range(max(0, len(few) - _MOST), len(few))]
     turns = space.index.messages.of_each_turn({(it.number, it.turn_number) for it in newest})

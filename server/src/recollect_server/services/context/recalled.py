@@ -45,7 +45,7 @@ from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
 from recollect_server.storage.index.messages import Place, TurnName
-from recollect_server.storage.index.search import Found
+from recollect_server.storage.index.search import Found, Search
 from recollect_server.storage.index.turn_memories import TurnMemoryTable
 
 # characters of a message that are asked with: a search is for a question, not for a page
@@ -278,7 +278,7 @@ def _everything(space: Space, inquiry: Inquiry, hidden: AbstractSet[int]) -> Pas
     """
     if inquiry.dial is not RecallDial.ALL:
         return None
-    stored = space.index.search.all_of_few(inquiry.budget // _MESSAGE + len(hidden))
+    stored = Search(space.index).all_of_few(inquiry.budget // _MESSAGE + len(hidden))
     if stored is None:
         return None
     shown = [it for it in stored if message_id(it.number, it.place[0]) not in hidden]
@@ -335,7 +335,7 @@ def _beside(
     ids = {message_id(turn[0], it[0]): turn for turn, its in places.items() for it in its}
     ids = {it: turn for it, turn in ids.items() if it not in hidden}
     of_hits = {message_id(it.number, it.place[0]) for it in hits}
-    shown = index.search.showable(np.array([*ids.keys() - of_hits], np.int64), SearchScope())
+    shown = Search(index).showable(np.array([*ids.keys() - of_hits], np.int64), SearchScope())
     of_turn: defaultdict[TurnName, list[Found]] = defaultdict(list)
     for it in shown:
         of_turn[it.number, it.turn_number].append(it)

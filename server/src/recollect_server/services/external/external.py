@@ -47,6 +47,7 @@ from recollect_server.services.space.bulk_removal import BulkReceipt, delete_mat
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.redaction import LacksLines
 from recollect_server.services.space.requests import key_of
+from recollect_server.storage.index.analysis import tokenizer_of
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.derived import Removed
 from recollect_server.storage.index.external import external_of
@@ -342,7 +343,7 @@ class External:
         )
         only_stops = all(term.is_stop for term in hits.terms)
         passages = PassageFinder(
-            stems, prefixes, index.search.tokens, deadline, only_stops=only_stops
+            stems, prefixes, tokenizer_of(index), deadline, only_stops=only_stops
         )
         best = max((score for _, _, score in hits.hits), default=0.0) or 1.0
         matches: list[Match] = []

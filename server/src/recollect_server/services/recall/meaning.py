@@ -31,6 +31,7 @@ from recollect_server.services.space.events import (
     Unindexed,
 )
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.search import Search
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, remove_files
 from recollect_server.storage.vectors.joint import JointScan
 from recollect_server.storage.vectors.matrix import Matrix
@@ -255,7 +256,7 @@ class Meaning:
         if has_notes and (start is not None or end is not None):
             # An abbreviation is of a whole conversation: a time finds those of the conversations
             # that lie within it.
-            within = index.search.numbers_within(start, end)
+            within = Search(index).numbers_within(start, end)
             if numbers is not None:
                 within = np.intersect1d(numbers, within, assume_unique=True)
 

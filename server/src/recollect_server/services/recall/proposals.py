@@ -38,6 +38,7 @@ from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable
 from recollect_server.services.recall.retrievers import Values
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import KeywordScores
+from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.words import MAX_TEXT, QueryTerms
 from recollect_server.storage.ranking import Bm25, Counts, among, conversation_bm25, union
 from recollect_server.storage.vectors.scan import Scores
@@ -145,8 +146,8 @@ def read(index: Index, request: Request) -> Query:
     dates = read_dates(text, now, zone=request.zone)
     is_whole = text == request.query and now == request.now
     of_whole = dates if is_whole else read_dates(request.query, request.now, zone=request.zone)
-    within = index.search.numbers_of(scope.conversations)
-    is_everything = any(not index.search.has_outside(int(it.begin), int(it.end)) for it in dates)
+    within = Search(index).numbers_of(scope.conversations)
+    is_everything = any(not Search(index).has_outside(int(it.begin), int(it.end)) for it in dates)
     is_word = is_everything and is_only_of_dates(text, dates)
     is_time = (
         asks_only_of_dates(text, dates, now)
@@ -158,7 +159,7 @@ def read(index: Index, request: Request) -> Query:
     wording = "" if is_time else without_dates(request.query, of_whole)
     spoken = normal_form(text)
     wording, spelled = otherwise_spelled(
-        index.search, wording, (spoken[it.first : it.last] for it in dates)
+        Search(index), wording, (spoken[it.first : it.last] for it in dates)
     )
     return Query(
         text,
@@ -184,11 +185,11 @@ def _is_spoken_of(
     """Return whether a message has all words of a day: what is asked of may have been said of it on
     another one.
     """
-    terms = index.search.terms(day)
+    terms = Search(index).terms(day)
     words = dict.fromkeys(terms.rarities)
     return (
         bool(words)
-        and len(index.search.keyword(terms.chosen, scope, within).with_all([*words])) > 0
+        and len(Search(index).keyword(terms.chosen, scope, within).with_all([*words])) > 0
     )
 
 
@@ -198,8 +199,8 @@ def propose(
     """Run the retrievers. The question is embedded while its words are looked for."""
     with _question_of(index, meaning, query, telemetry) as scans_when_ready:
         with telemetry.step(Step.WORDS):
-            terms = index.search.terms(query.wording, is_typed=query.is_typed)
-            words = index.search.keyword(terms.chosen, query.scope, query.within)
+            terms = Search(index).terms(query.wording, is_typed=query.is_typed)
+            words = Search(index).keyword(terms.chosen, query.scope, query.within)
             deadline.check()
             counts = words.postings.counts()
             whole, noted, titled = _by_all_words(index, query, terms, words, counts)
@@ -298,7 +299,7 @@ def _by_all_words(
     """
     if not terms.chosen:
         return Values(_NO_IDS, np.zeros(0)), set(), _NO_IDS
-    numbers, scores = conversation_bm25(counts, *index.search.lengths())
+    numbers, scores = conversation_bm25(counts, *Search(index).lengths())
     # Of a time: a conversation's own times do not say which of its words were said then.
     allowed = words.conversations() if query.scope.timed else query.within
     if allowed is not None:
@@ -314,14 +315,14 @@ def _by_notes(index: Index, query: Query, terms: QueryTerms) -> tuple[Values, ND
     """Return BM25 of the notes of the conversations in the scope whose notes fit best, and which of
     them have all words in their title.
     """
-    numbers, scores, titled = index.search.notes_scores(terms, _NOTED)
+    numbers, scores, titled = Search(index).notes_scores(terms, _NOTED)
     inside = np.ones(len(numbers), np.bool_)
     if query.within is not None:
         inside &= among(numbers, query.within)
     if (
         query.scope.timed
     ):  # notes are of a whole conversation: a time finds those that lie within it
-        inside &= among(numbers, index.search.numbers_within(query.scope.start, query.scope.end))
+        inside &= among(numbers, Search(index).numbers_within(query.scope.start, query.scope.end))
     titled = titled[among(titled, numbers[inside])]
     return Values(numbers[inside], scores[inside]), titled if len(titled) <= _TITLED else _NO_IDS
 
@@ -368,10 +369,10 @@ def _looking_back(index: Index, query: Query) -> NDArray[np.int64]:
             for start, end in _within(query.scope, it.begin, it.end):
                 terms = [
                     replace(term, only_ranks=False)
-                    for term in index.search.terms(it.words).chosen
+                    for term in Search(index).terms(it.words).chosen
                     if not term.is_near
                 ]
-                words = index.search.keyword(terms, query.scope, query.within)
+                words = Search(index).keyword(terms, query.scope, query.within)
                 ids = union(ids, words.best_between(start, end, _DATED).ids)
     return ids
 
@@ -381,7 +382,7 @@ def _said_then(
 ) -> NDArray[np.int64]:
     """Return messages of the scope that were said in each of the times that a question names."""
     periods = (replace(scope, start=start, end=end) for start, end in _periods(scope, dates))
-    return union(_NO_IDS, *(index.search.said_in(it, most) for it in periods))
+    return union(_NO_IDS, *(Search(index).said_in(it, most) for it in periods))
 
 
 def _periods(scope: SearchScope, dates: Sequence[Mention]) -> Iterator[tuple[int, int]]:

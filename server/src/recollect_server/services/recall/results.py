@@ -23,7 +23,7 @@ from recollect_server.services.recall.retrievers import Array
 from recollect_server.services.recall.showing import Showing
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
-from recollect_server.storage.index.search import Found
+from recollect_server.storage.index.search import Found, Search
 
 _TURNS = 10  # matched turns named in a result
 _NEAR = 5  # turns between two matches of one range, at the most
@@ -152,7 +152,7 @@ class Results:
             names |= {name - 1 for name in hits}
         if not names:
             return [*hits.values()]
-        there = self._index.search.showable(np.array(sorted(names), np.int64), self._scope)
+        there = Search(self._index).showable(np.array(sorted(names), np.int64), self._scope)
         places: dict[int, list[Place]] = {}
         for it in there:
             places.setdefault(it.number, []).append(it.place)
@@ -252,7 +252,7 @@ class Results:
         by_words = len(best) > 0
         if not by_words and candidates.scans:
             best = candidates.scans.messages.within(number, _TURNS).ids
-        shown = self._index.search.showable(best, self._scope)
+        shown = Search(self._index).showable(best, self._scope)
         at = {identity: place for place, identity in enumerate(shown.ids.tolist())}
         return [shown[at[identity]] for identity in best.tolist() if identity in at], by_words
 

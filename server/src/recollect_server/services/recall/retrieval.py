@@ -56,7 +56,7 @@ from recollect_server.services.recall.sections import by_sections
 from recollect_server.services.recall.word_matches import word_matches
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.search import Messages
+from recollect_server.storage.index.search import Messages, Search
 from recollect_server.storage.index.words import MAX_TEXT
 from recollect_server.storage.ranking import among, highest, union
 
@@ -124,7 +124,7 @@ def _judge(
     index: Index, query: Query, proposals: Proposals, most: int, deadline: Deadline
 ) -> _Evidence:
     """Read the candidates, and collect the score that each retriever gives to each of them."""
-    shown = index.search.showable(proposals.messages, query.scope)
+    shown = Search(index).showable(proposals.messages, query.scope)
     leading = proposals.whole.names[highest(proposals.whole.values, most)]
     conversations = index.conversations.outlines(
         union(leading, proposals.abbreviated, proposals.titled, shown.numbers)
@@ -156,7 +156,7 @@ def _rank(
         dates = read_dates(query.text, now, newest, query.zone)
     deadline.check()
     sections = by_sections(
-        index,
+        Search(index),
         proposals.words.postings,
         proposals.counts,
         evidence.conversations,

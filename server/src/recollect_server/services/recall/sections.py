@@ -17,8 +17,7 @@ from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.services.recall.fusion import FIRST_LINE
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, MessageLegs
 from recollect_server.storage.index.conversations import Outline
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.search import SECTION, Sections
+from recollect_server.storage.index.search import SECTION, Search, Sections
 from recollect_server.storage.ranking import Counts, Postings, conversation_bm25, starts
 
 LONG = 200
@@ -29,7 +28,7 @@ _MOST = 8  # conversations of one search that are split: those with the most can
 
 
 def by_sections(
-    index: Index,
+    search: Search,
     postings: Postings,
     counts: Counts,
     conversations: list[Outline],
@@ -59,7 +58,7 @@ def by_sections(
     for at in split:
         inside = np.flatnonzero(messages.conversation == at)
         lines = messages.sequence[inside].astype(np.int64)
-        section = index.search.sections(conversations[at].number, np.sort(lines))
+        section = search.sections(conversations[at].number, np.sort(lines))
         if not len(section.first):
             continue  # its messages are being removed
         place = np.maximum(np.searchsorted(section.first, lines, "right") - 1, 0)
@@ -78,7 +77,7 @@ def by_sections(
     unknown = np.full(count - len(conversations), np.nan)
     legs = replace(
         above,
-        keyword=_keyword(index, postings, counts, conversations, sections)[used],
+        keyword=_keyword(search, postings, counts, conversations, sections)[used],
         vector=_best(
             cosines() if cosines else messages.vector,
             of,
@@ -110,7 +109,7 @@ def _best(values: Array, of: NDArray[np.int64], whole: Array) -> Array:
 
 
 def _keyword(
-    index: Index,
+    search: Search,
     postings: Postings,
     counts: Counts,
     conversations: list[Outline],
@@ -122,7 +121,7 @@ def _keyword(
     How many sections there are, and how many have a term, is about right: only those of candidates
     were read.
     """
-    lengths, total, mean = index.search.lengths()
+    lengths, total, mean = search.lengths()
     whole = np.array([conversations[at].number for at in sections], np.int64)
     not_split = ~np.isin(counts.numbers, whole)
     of_terms, numbers, often = (

@@ -15,6 +15,7 @@ from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.recall.word_matches import compare, met_words
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
+from recollect_server.storage.index.analysis import tokenizer_of
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.words import QueryTerms
@@ -49,7 +50,7 @@ class Showing:
         self._passages = PassageFinder(
             stems,
             prefixes,
-            index.search.tokens,
+            tokenizer_of(index),
             deadline,
             query.only_english,
             query.words.only_stops,

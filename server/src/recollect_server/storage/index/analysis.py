@@ -16,6 +16,7 @@ the text alone: removing a message takes the same form once more.
 
 import re
 import unicodedata
+from collections.abc import Callable
 
 import apsw
 import Stemmer
@@ -27,6 +28,7 @@ from recollect_server.domain.text import (
     parts_of_identifiers,
     segment,
 )
+from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.tokens import Word, tokens
 
 STEMMERS = {
@@ -159,6 +161,19 @@ def words_of(connection: apsw.Connection, text: str, language: str) -> list[Word
             form = stemmed(word, language) if stems else _plain(word)
             stem_of[spelt] = stem_of_form(connection, form)
     return [(start, end, stem_of[data[start:end]]) for start, end, _ in words]
+
+
+def tokenizer_of(index: Database) -> Callable[[str, str], list[Word]]:
+    """Return what returns the words of a text in a language, with the stems that an index has of
+    them.
+    """
+
+    def tokenize(text: str, language: str) -> list[Word]:
+        # nothing is read: no append needs to be waited for
+        with index.reading(settled=False) as connection:
+            return words_of(connection, text, language)
+
+    return tokenize
 
 
 def stem_of_form(connection: apsw.Connection, form: str) -> str:

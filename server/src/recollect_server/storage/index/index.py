@@ -45,7 +45,6 @@ from recollect_server.storage.index.messages import MessageTable, row_of, search
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.removal import Removal, forget_derived
 from recollect_server.storage.index.requests import RequestTable
-from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.stored import KindTable
 from recollect_server.storage.index.updates import Added, Update
 from recollect_server.storage.logs.kinds import Kind
@@ -70,7 +69,8 @@ class Index(Database):
         self._closed = threading.Event()
         try:
             with self.reading() as connection:
-                self._lengths = Lengths(connection)
+                self.lengths = Lengths(connection)
+                """Of conversations: what BM25 of them needs."""
                 self.names = requests.all_names(connection, tables.names)
                 """Names that may be in the index."""
                 last = connection.execute(
@@ -88,8 +88,7 @@ class Index(Database):
             self.close()
             raise
         self.requests = RequestTable(self, self.names)
-        self.search = Search(self, self._lengths)
-        self.removal = Removal(self, self._lengths, tables)
+        self.removal = Removal(self, self.lengths, tables)
 
     def stored(self) -> tuple[int, int]:
         """Return the number of conversations, and the bytes of all logs that are indexed."""
@@ -139,7 +138,7 @@ class Index(Database):
             own, build, lines[-1].end - lines[0].offset, len(updates), failed, notice
         )
         hit("index.put")
-        self._lengths.set(
+        self.lengths.set(
             own, after.text_bytes, after.message_count - (before.message_count if before else 0)
         )
         return own, cursor
@@ -178,7 +177,7 @@ class Index(Database):
 
         notice = Added(Kind.CONVERSATION, after, [line], updates)
         self.removal.redact(number, after.id, erased, change, len(updates), notice)
-        self._lengths.set(number, after.text_bytes, 0)
+        self.lengths.set(number, after.text_bytes, 0)
         return cursors[0]
 
     def _derived(self, after: Conversation, lines: list[Line]) -> list[Derived]:

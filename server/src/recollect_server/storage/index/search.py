@@ -21,12 +21,10 @@ from recollect_server.domain.ids import (
     sequence_of,
 )
 from recollect_server.storage.index import words
-from recollect_server.storage.index.analysis import words_of
-from recollect_server.storage.index.conversations import Lengths, condition_of
-from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.conversations import condition_of
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.postings import KeywordScores
-from recollect_server.storage.index.tokens import Word
 from recollect_server.storage.index.words import NotesScores, QueryTerms, Term
 from recollect_server.storage.ranking import starts
 
@@ -142,20 +140,14 @@ def _first_since(connection: apsw.Connection, first: int, last: int, time: int) 
 class Search:
     """Searches by words, and what they need to know of conversations."""
 
-    def __init__(self, database: Database, lengths: Lengths) -> None:
-        self._database = database
-        self._lengths = lengths
+    def __init__(self, index: Index) -> None:
+        self._database = index
+        self._lengths = index.lengths
 
     def terms(self, query: str, *, is_typed: bool = False) -> QueryTerms:
         """Return the words of a query to search for (`words.choose_terms`)."""
         with self._database.reading() as connection:
             return words.choose_terms(connection, query, self._lengths.messages, is_typed=is_typed)
-
-    def tokens(self, text: str, language: str) -> list[Word]:
-        """Return the words of a text in a language, with the stems that the index has of them."""
-        # nothing is read: no append needs to be waited for
-        with self._database.reading(settled=False) as connection:
-            return words_of(connection, text, language)
 
     def spellings(self, code: str) -> list[tuple[str, ...]]:
         """Return how messages write a number or a code: in one word, or in words side by side."""
