@@ -21,7 +21,7 @@ from pathlib import Path
 
 import structlog
 from recollect import BuiltContext, Client, ContextFormat, Message
-from recollect_server.domain.time import DAY
+from recollect_server.kernel.domain.time import DAY
 
 from bench.dialogue import WAYS, recall_of, remembered, served
 from bench.figures import Figure, Goal

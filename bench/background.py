@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from recollect_server.storage.index.notes import note_state_of
+from recollect_server.notes.table import note_state_of
 
 from bench.append import APPEND, requests
 from bench.calls import Measured, measure

@@ -1,4 +1,4 @@
-"""Learns `services/recall/calibration_weights.py`: what makes a score a probability, and says how
+"""Learns `recall/calibration_weights.py`: what makes a score a probability, and says how
 far it may be trusted.
 
 `python -m bench.calibrate --set DIR [--set DIR ...] [--measure DIR ...] --keep DIR [--questions
@@ -40,22 +40,17 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from recollect_server.services.recall import calibration
-from recollect_server.services.recall.calibration import (
+from recollect_server.recall import calibration
+from recollect_server.recall.calibration import (
     Signals,
     evidence,
     probabilities,
     signals_of,
     standing,
 )
-from recollect_server.services.recall.calibration_weights import (
-    ACROSS,
-    COMPARED,
-    CONVERSATIONS,
-    MESSAGES,
-)
-from recollect_server.services.recall.fusion import known
-from recollect_server.services.recall.retrievers import Array
+from recollect_server.recall.calibration_weights import ACROSS, COMPARED, CONVERSATIONS, MESSAGES
+from recollect_server.recall.fusion import known
+from recollect_server.recall.retrievers import Array
 from scipy.optimize import minimize  # type: ignore[import-untyped]
 
 from bench import newcomers
@@ -105,10 +100,8 @@ _SIGNS = {
 }  # of weights; any other feature cannot count against
 # places of the ranking that are learned from, the first ones in full
 _RANKS = np.r_[0:10, 10:30:2, 30:100:7]
-WEIGHTS = (
-    Path(__file__).parents[1] / "server/src/recollect_server/services/recall/calibration_weights.py"
-)
-HEADER = '''"""The weights of `services/recall/calibration.py`, for searches by words alone and with meaning.
+WEIGHTS = Path(__file__).parents[1] / "server/src/recollect_server/recall/calibration_weights.py"
+HEADER = '''"""The weights of `recall/calibration.py`, for searches by words alone and with meaning.
 
 `bench.calibrate --write` writes them. `bench/README.md` says what they were learned from and how
 well they hold elsewhere.
@@ -413,9 +406,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--questions", type=int, default=100, help="of a group's own")
     parser.add_argument("--groups", type=int, default=2, help="of each set, at the least")
-    parser.add_argument(
-        "--write", action="store_true", help="writes services/recall/calibration_weights.py"
-    )
+    parser.add_argument("--write", action="store_true", help="writes recall/calibration_weights.py")
     parser.add_argument("--quick", action="store_true", help="learns on all and does no more")
     parser.add_argument(
         "--few", action="store_true", help="learns the weights of small stores alone"

@@ -20,20 +20,15 @@ import orjson
 from numpy.typing import NDArray
 from recollect import Client
 from recollect.imports import recall_sets
-from recollect_server import app
-from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
-from recollect_server.services.recall import calibration, recall, retrieval
-from recollect_server.services.recall.candidates import Candidates
-from recollect_server.services.recall.fusion import Sections, fuse
-from recollect_server.services.recall.retrievers import (
-    ConversationLegs,
-    Fused,
-    Matches,
-    MessageLegs,
-)
-from recollect_server.services.recall.retrievers import Question as Put
-from recollect_server.settings import Settings
-from recollect_server.storage.index.words import QuestionWords
+from recollect_server.recall import calibration, recall, retrieval
+from recollect_server.recall.candidates import Candidates
+from recollect_server.recall.fusion import Sections, fuse
+from recollect_server.recall.model.embedder import EmbeddedPiece, Embedder, Piece
+from recollect_server.recall.retrievers import ConversationLegs, Fused, Matches, MessageLegs
+from recollect_server.recall.retrievers import Question as Put
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
+from recollect_server.text.words import QuestionWords
 
 from bench import newcomers
 from bench.legs import RememberedVectors

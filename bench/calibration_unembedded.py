@@ -10,8 +10,8 @@ from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from recollect_server.services.recall.calibration import way_of
-from recollect_server.services.recall.retrievers import ConversationLegs, MessageLegs
+from recollect_server.recall.calibration import way_of
+from recollect_server.recall.retrievers import ConversationLegs, MessageLegs
 
 from bench.calibration_cases import Case
 

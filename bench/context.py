@@ -20,18 +20,18 @@ import grpc
 import structlog
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-from recollect_server.domain.context import USUAL_BUDGET, Budget
-from recollect_server.domain.live import Holder
-from recollect_server.domain.time import system_clock
-from recollect_server.features import FEATURES
-from recollect_server.services.context.inquiry import ContextTask, RecallDial, Weighing
-from recollect_server.services.context.own_tiers import Choosing, OwnTiers, room_of_warm
-from recollect_server.services.context.relevance import words_of
-from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.storage.index.file import NAME
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.vectors.file import NAME as VECTORS
+from recollect_server.context.context import USUAL_BUDGET, Budget
+from recollect_server.context.inquiry import ContextTask, RecallDial, Weighing
+from recollect_server.context.own_tiers import Choosing, OwnTiers, room_of_warm
+from recollect_server.context.relevance import words_of
+from recollect_server.kernel.compare.recovery import no_progress, recover
+from recollect_server.kernel.domain.live import Holder
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.kernel.index.file import NAME
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.space.space import Space
+from recollect_server.recall.vectors.file import NAME as VECTORS
+from recollect_server.run.features import FEATURES
 
 from bench.calls import measure
 from bench.corpus import Corpus, Made, conversation_id, write_conversation, write_transcripts

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import message_pb2
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from recollect_server.domain.conversation import Began
-from recollect_server.domain.languages import STOP_WORDS
-from recollect_server.domain.message import Message, Role
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.lines import Entry, Stamp, encode
+from recollect_server.kernel.domain.conversation import Began
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.lines import Entry, Stamp, encode
+from recollect_server.text.languages import STOP_WORDS
 
 VOCABULARY = 200_000
 SHIFT = 2.7  # Mandelbrot's: flattens the head as real text does

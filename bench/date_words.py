@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 from babel.dates import format_timedelta, get_day_names, get_month_names
-from recollect_server.domain.text import folded
-from recollect_server.services.recall import date_words
+from recollect_server.recall.dates import words as date_words
+from recollect_server.text.text import folded
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "pl", "ru", "tr")
 """Chinese, Japanese and Korean number their months, and are written by hand in
-`services/recall/dates.py`.
+`recall/dates/dates.py`.
 """
 _UNITS: dict[Literal["day", "week", "month", "year"], int] = {
     "day": 1,
@@ -31,7 +31,7 @@ _HEAD = '''"""Names of months and weekdays and forms of "three days ago" by lang
 
 `bench/date_words.py` wrote it.
 
-All are folded as `domain.text.folded` folds a text.
+All are folded as `text.text.folded` folds a text.
 """
 
 '''

@@ -34,10 +34,10 @@ import structlog
 from recollect import BuiltContext, Client, ContextBudget, ContextFormat
 from recollect.imports import recall_sets
 from recollect.imports.plans import Plan
-from recollect_server import app
-from recollect_server.domain.budget import estimate_tokens
-from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.recall.model.embedder import EmbeddedPiece, Embedder, Piece
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from bench.figures import Figure, Goal
 from bench.legs import RememberedVectors
@@ -390,7 +390,7 @@ def remembered(path: Path | None) -> Iterator[None]:
     if there is a file.
 
     The vectors of a text have the same bytes whatever it is embedded with
-    (`recollect_server.inference.embedder`).
+    (`recollect_server.recall.model.embedder`).
     """
     vectors = RememberedVectors(path)
 

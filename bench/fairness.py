@@ -20,11 +20,11 @@ import grpc
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import message_pb2
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from recollect_server.domain.principal import KINDS
-from recollect_server.domain.time import system_clock
-from recollect_server.domain.tokens import Grant
-from recollect_server.services.tokens import Tokens
-from recollect_server.storage.logs.tokens import TokenLedger
+from recollect_server.access.principal import KINDS
+from recollect_server.access.token import Grant
+from recollect_server.access.token_log import TokenLedger
+from recollect_server.access.tokens import Tokens
+from recollect_server.kernel.domain.time import system_clock
 
 from bench.append import APPEND
 from bench.calls import alongside

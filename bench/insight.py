@@ -23,18 +23,18 @@ from zoneinfo import ZoneInfo
 
 import apsw
 import numpy as np
-from recollect_server.domain.activity import facts_of
-from recollect_server.domain.conversation import Began, Conversation, TitleAssigned, fold
-from recollect_server.domain.message import Message, Role, Usage
-from recollect_server.domain.spans import Bucket
-from recollect_server.features import FEATURES
-from recollect_server.services.insight import Insight, Range
-from recollect_server.services.space.space import Space
-from recollect_server.storage.index.activity import Facet, Group
-from recollect_server.storage.index.file import NAME, SEAL
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Entry, Line
-from recollect_server.transport.insight_service import topics_to, usage_to
+from recollect_server.contract.insight_service import topics_to, usage_to
+from recollect_server.insight.activity import facts_of
+from recollect_server.insight.queries import Facet, Group
+from recollect_server.insight.service import Insight, Range
+from recollect_server.insight.spans import Bucket
+from recollect_server.kernel.domain.conversation import Began, Conversation, TitleAssigned, fold
+from recollect_server.kernel.domain.message import Message, Role, Usage
+from recollect_server.kernel.index.file import NAME, SEAL
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log.lines import Entry, Line
+from recollect_server.kernel.space.space import Space
+from recollect_server.run.features import FEATURES
 
 from bench.append import APPEND, requests
 from bench.background import processor_seconds

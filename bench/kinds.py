@@ -40,7 +40,7 @@ from typing import Any
 
 import orjson
 from recollect.imports import recall_sets
-from recollect_server.domain.languages import STOP_WORDS
+from recollect_server.text.languages import STOP_WORDS
 
 from bench.recall import QUERIES
 

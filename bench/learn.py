@@ -1,4 +1,4 @@
-"""Learn `services/recall/fusion_weights.py` from labelled questions, and measure the weights where
+"""Learn `recall/fusion_weights.py` from labelled questions, and measure the weights where
 they were not learned.
 
 `python -m bench.learn --set DIR [--set DIR ...] --kinds DIR [--measure DIR ...] --keep DIR
@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from recollect.imports import recall_sets
-from recollect_server.services.recall.fusion import (
+from recollect_server.recall.fusion import (
     conversation_features,
     dates_of,
     gates_of,
@@ -37,7 +37,7 @@ from recollect_server.services.recall.fusion import (
     message_features,
     weighted,
 )
-from recollect_server.services.recall.retrievers import ConversationLegs, MessageLegs
+from recollect_server.recall.retrievers import ConversationLegs, MessageLegs
 from scipy.optimize import minimize  # type: ignore[import-untyped]
 
 from bench.legs import Labelled, RememberedVectors, collect
@@ -73,7 +73,7 @@ _FOR = frozenset(
     " abbreviation mass best related related_best beside".split()
 )
 _AGAINST = frozenset(["other", "short"])
-HEADER = """\"\"\"The weights of `services/recall/fusion.py`: of each feature a base, and what each gate adds.
+HEADER = """\"\"\"The weights of `recall/fusion.py`: of each feature a base, and what each gate adds.
 
 `bench.learn --write` writes them. Learned from openly licensed text alone: questions of RealMem
 (2026, Apache-2.0), FriendsQA (Yang and Choi 2019, Apache-2.0) and QMSum (Zhong et al. 2021, MIT),
@@ -81,9 +81,7 @@ and the kinds that `bench.kinds` makes from them and from docstrings. `docs/deci
 says what they are worth on each kind, and on kinds left out. What the gate `unsaid` adds is chosen,
 not learned: `bench.learn.with_unsaid`.
 \"\"\""""
-WEIGHTS = (
-    Path(__file__).parents[1] / "server/src/recollect_server/services/recall/fusion_weights.py"
-)
+WEIGHTS = Path(__file__).parents[1] / "server/src/recollect_server/recall/fusion_weights.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,9 +428,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--keep", type=Path, required=True, metavar="DIR", help="where vectors and legs are kept"
     )
-    parser.add_argument(
-        "--write", action="store_true", help="writes services/recall/fusion_weights.py"
-    )
+    parser.add_argument("--write", action="store_true", help="writes recall/fusion_weights.py")
     parser.add_argument("--groups", nargs="+", metavar="NAME", help="only these histories")
     parser.add_argument("--quick", action="store_true", help="learns on all and does no more")
     chosen = parser.parse_args(arguments)

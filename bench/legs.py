@@ -1,7 +1,7 @@
 """Collect the retrievers' scores of every candidate of labelled questions, for `bench/learn.py`.
 
 A server over each group's history runs in this process, and the arrays that it passes to
-`services.recall.fusion` are kept. Every conversation has an abbreviation, as in a server with its
+`recall.fusion` are kept. Every conversation has an abbreviation, as in a server with its
 defaults: the set's, or one of the offline writer. Vectors are cached by their word pieces in a
 file, so a second run takes a minute or two.
 """
@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 from recollect import Client
 from recollect.imports.plans import Event, Plan
-from recollect_server import app
-from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
-from recollect_server.services.recall import fusion, recall, retrieval
-from recollect_server.services.recall.candidates import Candidates
-from recollect_server.services.recall.fusion import Match, Sections
-from recollect_server.services.recall.meaning import Meaning, Scans
-from recollect_server.services.recall.retrievers import ConversationLegs, Fused, MessageLegs
-from recollect_server.services.recall.retrievers import Question as Put
-from recollect_server.settings import Settings
+from recollect_server.recall import fusion, recall, retrieval
+from recollect_server.recall.candidates import Candidates
+from recollect_server.recall.fusion import Match, Sections
+from recollect_server.recall.meaning import Meaning, Scans
+from recollect_server.recall.model.embedder import EmbeddedPiece, Embedder, Piece
+from recollect_server.recall.retrievers import ConversationLegs, Fused, MessageLegs
+from recollect_server.recall.retrievers import Question as Put
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from bench.abbreviations import written
 from bench.recall import Ask, Question, Service, figures, plain_fts5

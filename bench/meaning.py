@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recollect import Client, Message
-from recollect_server.storage.vectors.checking import state_of
+from recollect_server.recall.vectors.checking import state_of
 
 from bench.append import APPEND, requests
 from bench.calls import measure

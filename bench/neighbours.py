@@ -29,8 +29,8 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import message_pb2, recall_service_pb2
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-from recollect_server.storage.index import checking as index
-from recollect_server.storage.index.file import NAME
+from recollect_server.kernel.index import checking as index
+from recollect_server.kernel.index.file import NAME
 
 from bench.append import text
 from bench.calls import alongside, answer_of

@@ -14,10 +14,10 @@ from pathlib import Path
 from recollect import Client, ContextBudget
 from recollect.imports import recall_sets
 from recollect.imports.plans import Plan
-from recollect_server import app
-from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.time import DAY
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.time import DAY
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from bench.figures import Figure
 from bench.plain import PlainFts5

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import orjson
 from recollect import Client, Message, TurnRange
 from recollect.imports.plans import Plan
-from recollect_server.inference.weights import shipped
+from recollect_server.recall.model.weights import shipped
 
 from bench.peer_environments import (
     RECOLLECT,

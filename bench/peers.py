@@ -37,7 +37,7 @@ import orjson
 from recollect import Message
 from recollect.imports import recall_sets
 from recollect.imports.plans import Plan
-from recollect_server.inference.weights import MODEL
+from recollect_server.recall.model.weights import MODEL
 
 from bench.figures import Figure, number
 from bench.peer_environments import (

@@ -1,7 +1,7 @@
 """Baseline of search: plain FTS5, an OR of the words that are no stop words, ranked by BM25."""
 
 import apsw
-from recollect_server.domain.languages import STOP_WORDS
+from recollect_server.text.languages import STOP_WORDS
 
 
 class PlainFts5:

@@ -21,11 +21,11 @@ import grpc
 from recollect.v1 import channel_service_pb2 as api
 from recollect.v1.channel_pb2 import EmailOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
-from recollect_server.domain.routing import Place, mail_number
-from recollect_server.features import FEATURES
-from recollect_server.services.routes import Routes
-from recollect_server.services.space.projection import Overlay
-from recollect_server.storage.index.index import Index
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.space.projection import Overlay
+from recollect_server.people.routes import Routes
+from recollect_server.people.routing import Place, mail_number
+from recollect_server.run.features import FEATURES
 from ulid import ULID
 
 from bench.append import APPEND, requests, text

@@ -25,9 +25,9 @@ import numpy as np
 from recollect import Client
 from recollect.imports import recall_sets
 from recollect.v1 import recall_service_pb2 as api
-from recollect_server.storage.index.file import NAME
-from recollect_server.storage.vectors.file import NAME as VECTORS
-from recollect_server.storage.vectors.scan import Scan
+from recollect_server.kernel.index.file import NAME
+from recollect_server.recall.vectors.file import NAME as VECTORS
+from recollect_server.recall.vectors.scan import Scan
 
 from bench.background import processor_seconds
 from bench.calls import Measured, measure

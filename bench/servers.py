@@ -21,9 +21,9 @@ import grpc.aio
 import orjson
 import trustme
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.inference.weights import look, shipped
-from recollect_server.storage.index import checking as index
-from recollect_server.storage.vectors import checking as vectors
+from recollect_server.kernel.index import checking as index
+from recollect_server.recall.model.weights import look, shipped
+from recollect_server.recall.vectors import checking as vectors
 
 from bench.calls import Access
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from recollect_server.storage.index.file import NAME
+from recollect_server.kernel.index.file import NAME
 
 from bench.corpus import Corpus, write_conversation
 from bench.figures import Figure, Goal

@@ -11,17 +11,17 @@ from pathlib import Path
 import apsw
 import numpy as np
 from numpy.typing import NDArray
-from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
-from recollect_server.inference.embedder import Embedder, quantised
-from recollect_server.inference.weights import look, shipped
-from recollect_server.inference.word_codes import WIDTH, unit
-from recollect_server.services.recall.missing_codes import CODES
-from recollect_server.storage.index import checking as index_checking
-from recollect_server.storage.index.file import NAME
-from recollect_server.storage.vectors import checking as vectors_checking
-from recollect_server.storage.vectors.matrix import Matrix
-from recollect_server.storage.vectors.store import EmbeddedText, VectorStore
+from recollect_server.kernel.domain.ids import SEQUENCE_BITS, number_of, sequence_of
+from recollect_server.kernel.index import checking as index_checking
+from recollect_server.kernel.index.file import NAME
+from recollect_server.recall.embedding.missing_codes import CODES
+from recollect_server.recall.model.embedder import Embedder, quantised
+from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.weights import look, shipped
+from recollect_server.recall.model.word_codes import WIDTH, unit
+from recollect_server.recall.vectors import checking as vectors_checking
+from recollect_server.recall.vectors.matrix import Matrix
+from recollect_server.recall.vectors.store import EmbeddedText, VectorStore
 
 FLAGS = ("--embedder", "onnx", "--embedding-models", "minilm")
 """Flags of a server over made-up vectors: with another model beside this one it would embed all

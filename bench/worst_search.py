@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-from recollect_server.domain.conversation import Abbreviated, Began, TitleAssigned
-from recollect_server.domain.languages import STOP_WORDS
-from recollect_server.domain.message import Message, Role
-from recollect_server.storage.index.file import NAME
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.lines import Entry, Stamp, encode
-from recollect_server.storage.vectors.file import NAME as VECTORS
+from recollect_server.kernel.domain.conversation import Abbreviated, Began, TitleAssigned
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.index.file import NAME
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.lines import Entry, Stamp, encode
+from recollect_server.recall.vectors.file import NAME as VECTORS
+from recollect_server.text.languages import STOP_WORDS
 
 from bench.corpus import Corpus, Made, conversation_id
 from bench.figures import Figure, Goal

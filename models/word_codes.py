@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes words.npz: the constants of word codes (`recollect_server.inference.word_codes`).
+"""Writes words.npz: the constants of word codes (`recollect_server.recall.model.word_codes`).
 
   python models/word_codes.py SETS OUT.npz       # SETS: folders friendsqa, qmsum, realmem of recall sets
 
@@ -10,7 +10,7 @@ import json, sys
 from pathlib import Path
 import numpy as np, onnxruntime
 from tokenizers import Tokenizer
-from recollect_server.inference.embedder import _output
+from recollect_server.recall.model.embedder import _output
 
 HERE = Path(__file__).parent
 PARTS = (("friendsqa", "friends-2", 500), ("friendsqa", "friends-1", 300), ("realmem", "Adeleke_Okonjo", 60), ("qmsum", "design-0", 150), ("qmsum", "parliament-2", 150))

@@ -1,11 +1,9 @@
-"""Check the size of the tree, and what the kernel imports from features, against a baseline.
+"""Check the size of the tree, and what its modules import, against a baseline.
 
     python scripts/check_structure.py           # fail if a number rose
     python scripts/check_structure.py --write   # write the present numbers: a rise is seen
 
 - `statements`: by package, written by hand: without docstrings, without generated modules;
-- `upward`: imports of the kernel from a feature, each by both modules. The kernel (log, order,
-  index, erase, stream) is to know no feature: a feature registers what it has;
 - `imports`: modules of its own package that a module of the server imports, in hundredths.
 
 What a walk costs in calls is measured by `tests/server/test_walk.py`.
@@ -14,7 +12,6 @@ What a walk costs in calls is measured by `tests/server/test_walk.py`.
 import ast
 import json
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,9 +28,6 @@ PACKAGES = {
     **{it: f"packages/{it}/src" for it in ("adapters", "cli", "mcp", "page")},
 }
 GENERATED = ("client/src/recollect/v1/", "client/src/recollect/_sync/")
-_SERVER = "recollect_server"
-PARTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-"""Modules and packages of the server, by the part that they are of: kernel or feature."""
 
 
 def statements(text: str) -> int:
@@ -42,17 +36,6 @@ def statements(text: str) -> int:
         return 0
     nodes = ast.walk(ast.parse(text))
     return sum(isinstance(it, ast.stmt) and not _is_docstring(it) for it in nodes)
-
-
-def upward(imports: Mapping[str, set[str]]) -> list[str]:
-    """Return the imports of the kernel from features: "module -> module", in order."""
-    return sorted(
-        f"{name} -> {other}"
-        for name, others in imports.items()
-        if _part_of(name) == "kernel"
-        for other in others
-        if _part_of(other) == "feature"
-    )
 
 
 def measured() -> dict[str, Any]:
@@ -66,7 +49,6 @@ def measured() -> dict[str, Any]:
     total = sum(map(len, imports.values()))
     return {
         "statements": dict(sizes) | {"all": sizes.total()},
-        "upward": upward(imports),
         "imports": round(100 * total / len(imports)),
     }
 
@@ -76,8 +58,6 @@ def risen(now: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[str]:
     for name, count in now["statements"].items():
         if count > (before := baseline["statements"].get(name, 0)):
             yield f"{name}: statements rose from {before} to {count}"
-    for it in sorted({*now["upward"]} - {*baseline["upward"]}):
-        yield f"the kernel imports from a feature: {it}"
     if now["imports"] > baseline["imports"]:
         yield (
             "own imports of a module of the server rose from"
@@ -95,16 +75,6 @@ def main(arguments: Sequence[str]) -> int:
     for it in rises:
         print(it, file=sys.stderr)
     return bool(rises)
-
-
-def _part_of(name: str) -> str:
-    """Return whether a module is of the kernel or a feature; empty if it is of neither."""
-    names = name.removeprefix(f"{_SERVER}.").split(".")
-    for length in range(len(names), 0, -1):
-        for part, modules in PARTS.items():
-            if ".".join(names[:length]) in modules:
-                return part
-    return ""
 
 
 def _is_docstring(node: ast.stmt) -> bool:

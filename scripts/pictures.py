@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from recollect import Client, Message, Party, ToolCall, Trust, Usage  # noqa: E402
-from recollect_server import app  # noqa: E402
-from recollect_server.settings import Settings  # noqa: E402
+from recollect_server.run import app  # noqa: E402
+from recollect_server.run.settings import Settings  # noqa: E402
 
 PICTURES = ROOT / "docs/pictures"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 800}

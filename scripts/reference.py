@@ -50,8 +50,8 @@ _SETTINGS_SECTIONS = {
 
 def settings() -> None:
     """Print the tables of settings."""
-    from recollect_server.settings import Settings
-    from recollect_server.settings.values import duration_text
+    from recollect_server.run.settings import Settings
+    from recollect_server.run.settings.values import duration_text
 
     for name, described in Settings.model_fields.items():
         if name in _SETTINGS_SECTIONS:
@@ -84,9 +84,9 @@ def scopes() -> None:
     """Print the table of scopes, with the kinds of tokens that have each, and the calls that need
     it.
     """
-    from recollect_server.domain.principal import KINDS, Scope
-    from recollect_server.transport.gate import scopes_of
-    from recollect_server.transport.server import SERVICES
+    from recollect_server.access.principal import KINDS, Scope
+    from recollect_server.contract.gate import scopes_of
+    from recollect_server.contract.server import SERVICES
 
     meanings = dict(next(it for it in _contract().enums if it.name == "Scope").values)
     print(f"\n| scope | allows | {' | '.join(KINDS)} | calls |")
@@ -107,7 +107,7 @@ def scopes() -> None:
 
 def metrics() -> None:
     """Print the table of metrics."""
-    from recollect_server.app.metrics import METRICS
+    from recollect_server.run.metrics import METRICS
 
     print("\n| metric | kind | labels | meaning |\n| --- | --- | --- | --- |")
     for it in METRICS.values():
@@ -176,8 +176,8 @@ def contract() -> None:
 
 def server_commands() -> None:
     """Print the help of every command of `recollect-server`."""
-    from recollect_server.cli import commands
-    from recollect_server.settings import FORMER, Settings
+    from recollect_server.run.commands import commands
+    from recollect_server.run.settings import FORMER, Settings
 
     _print_help(commands, "recollect-server", {*Settings.model_fields}, FORMER)
 

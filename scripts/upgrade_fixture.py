@@ -505,7 +505,7 @@ def make(python: Path, target: Path, work: Path) -> None:
     )
     with tarfile.open(target / "data.tar.xz", "w:xz", preset=9) as tar:
         tar.add(data, "data")
-    has_database = [str(python), "-c", "import recollect_server.app.postgres, psycopg"]
+    has_database = [str(python), "-c", "import recollect_server.run.postgres, psycopg"]
     if subprocess.run(has_database, check=False, capture_output=True).returncode == 0:
         from tests.postgres import running
 

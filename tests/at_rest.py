@@ -5,15 +5,15 @@ its seal, and how the logs of a folder are read, checked and opened.
 from dataclasses import dataclass
 from pathlib import Path
 
-from recollect_server.domain.time import system_clock
-from recollect_server.features import FEATURES
-from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep import recovery, verification
-from recollect_server.storage.index import file
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs import reader
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.lines import Line
+from recollect_server.kernel.compare import recovery, verification
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.kernel.index import file
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log import reader
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.lines import Line
+from recollect_server.kernel.space.space import Space
+from recollect_server.run.features import FEATURES
 
 INDEX = file.NAME
 SEAL = file.SEAL

@@ -22,10 +22,10 @@ import structlog
 from recollect import Client
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-from recollect_server import app
-from recollect_server.services.space.locks import LockOrder
-from recollect_server.settings import Settings
-from recollect_server.settings.values import FOLDER
+from recollect_server.kernel.space.locks import LockOrder
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
+from recollect_server.run.settings.values import FOLDER
 
 from tests import tiers, with_token
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from recollect_server.storage.postgres.database import PostgresDatabase
+from recollect_server.postgres.database import PostgresDatabase
 
 from scripts import serve_postgres
 from tests.waiting import until

@@ -30,14 +30,14 @@ from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Self
 
-from recollect_server.storage import failpoints
+from recollect_server.kernel import failpoints
 
 SERVER, CLIENT, BRIDGE = "recollect_server.__main__", "recollect.cli.main", "recollect.mcp.main"
 PAGE = "recollect.web.main"
 """Programs are named by the module whose `main` they run."""
 
 _LATER = {
-    SERVER: "recollect_server.cli.serve",
+    SERVER: "recollect_server.run.commands.serve",
     CLIENT: "recollect.cli.group",
     BRIDGE: "recollect.mcp.server",
     PAGE: "recollect.web.app",

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import yaml
 from recollect.cli.group import commands as client_commands
-from recollect_server.cli import commands as server_commands
-from recollect_server.settings import Settings
+from recollect_server.run.commands import commands as server_commands
+from recollect_server.run.settings import Settings
 
 from tests.cases import each
 

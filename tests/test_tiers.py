@@ -80,7 +80,7 @@ def test_what_the_tests_of_a_harness_import_runs_them_whole() -> None:
 
 
 def test_the_server_s_storage_runs_every_harness_of_the_store_tier() -> None:
-    path = "server/src/recollect_server/storage/logs/store.py"
+    path = "server/src/recollect_server/kernel/log/store.py"
     assert guarded_by(path) >= set(HARNESSES[STORE])
     assert guarded_by("web/src/app.tsx") == {"web"}
     assert guarded_by("tests/server/test_append.py") == set()  # the contract tier always runs
@@ -292,11 +292,11 @@ def test_a_quick_look_is_at_the_tests_of_what_is_changed() -> None:
         assert any(path.startswith(prefix) for path in files), prefix
         assert all((TESTS / name).exists() for name in names.split()), prefix
     expected = {
-        "server/src/recollect_server/services/recall/fusion.py": "fusion server",
-        "server/src/recollect_server/services/streaming/log.py": "streaming",
-        "server/src/recollect_server/services/administration/server.py": "administration",
-        "server/src/recollect_server/transport/gate.py": "credentials",
-        "server/src/recollect_server/transport/errors.py": "server",
+        "server/src/recollect_server/recall/fusion.py": "fusion server",
+        "server/src/recollect_server/kernel/stream/log.py": "streaming",
+        "server/src/recollect_server/admin/server.py": "administration",
+        "server/src/recollect_server/contract/gate.py": "credentials",
+        "server/src/recollect_server/contract/errors.py": "server",
         "packages/cli/src/recollect/cli/administration/spaces.py": "client_cli",
         "packages/adapters/src/recollect/adapters/clients.py": "adapters",
         "web/src/spaces/SpaceButton.tsx": "web",

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from recollect_server.storage.index import checking as index
-from recollect_server.storage.vectors import checking as vectors
+from recollect_server.kernel.index import checking as index
+from recollect_server.recall.vectors import checking as vectors
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
-from recollect_server import app
-from recollect_server.domain.errors import StorageUnavailable
-from recollect_server.domain.principal import EVERY_SPACE
-from recollect_server.domain.tokens import digest_of, token_text
-from recollect_server.settings import Settings
-from recollect_server.storage.logs.tokens import TokenLedger
+from recollect_server.access.principal import EVERY_SPACE
+from recollect_server.access.token import digest_of, token_text
+from recollect_server.access.token_log import TokenLedger
+from recollect_server.kernel.domain.errors import StorageUnavailable
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests import programs
 

@@ -33,10 +33,10 @@ import structlog
 from numpy.typing import NDArray
 from recollect import Client, Message
 from recollect.imports import recall_sets
-from recollect_server import app
-from recollect_server.services.recall import calibration, retrieval
-from recollect_server.services.recall.fusion import known
-from recollect_server.settings import Settings
+from recollect_server.recall import calibration, retrieval
+from recollect_server.recall.fusion import known
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from bench import languages, newcomers
 from bench.figures import Figure

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from recollect_server.domain.profile import StatementKind
-from recollect_server.inference.embedder import Embedder
-from recollect_server.inference.statement_classes import LEAST_TALK, features_of
-from recollect_server.inference.weights import E5, MINILM, Profile, look, shipped
+from recollect_server.recall.model.embedder import Embedder
+from recollect_server.recall.model.statement import StatementKind
+from recollect_server.recall.model.statement_classes import LEAST_TALK, features_of
+from recollect_server.recall.model.weights import E5, MINILM, Profile, look, shipped
 
 HERE = Path(__file__).parent
 CLASSES = ["none", *(kind.name.lower() for kind in StatementKind)]

@@ -12,8 +12,8 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 import numpy as np
-from recollect_server.inference.embedder import Embedder
-from recollect_server.inference.weights import E5, look, shipped
+from recollect_server.recall.model.embedder import Embedder
+from recollect_server.recall.model.weights import E5, look, shipped
 
 SENTENCES = Path(__file__).parents[2] / "bench" / "statements"
 MARKS, LONGEST = ("?", "？"), 120

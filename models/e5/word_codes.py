@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes words.npz: the constants of multilingual-e5-small's word codes (`recollect_server.inference.word_codes`).
+"""Writes words.npz: the constants of multilingual-e5-small's word codes (`recollect_server.recall.model.word_codes`).
 
   pip download --no-deps chatterbot-corpus==1.3.3 spacy==3.8.18 -d FROM     # BSD, MIT; read, never imported
   cd FROM && apt-get download PACKAGES                                     # of Debian 12, below; GPL or public domain
@@ -13,7 +13,7 @@ import gzip, io, json, random, re, subprocess, sys, tarfile, zipfile
 from pathlib import Path
 import numpy as np, onnxruntime
 from tokenizers import Tokenizer
-from recollect_server.inference.embedder import _output
+from recollect_server.recall.model.embedder import _output
 
 HERE, DIRECTIONS, PIECES = Path(__file__).parent, 256, 254
 OF_LANGUAGE, LEAST, EVEN = 60, 200, 500  # texts of a source; pieces that a mean is of at least, and that count in full

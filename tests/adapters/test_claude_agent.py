@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from recollect import Client, Message, Role
 from recollect._shared.file_parts import is_part
 from recollect._shared.history import read_history
-from recollect_server.domain.time import system_clock
+from recollect_server.kernel.domain.time import system_clock
 
 from tests.adapters.conftest import QUESTION, Past
 from tests.conftest import RunningServer

@@ -29,9 +29,9 @@ from recollect.adapters.langgraph import (
     langchain_message,
     message_of,
 )
-from recollect_server.domain.tokens import Grant, scopes_of
-from recollect_server.services.tokens import Tokens
-from recollect_server.storage.logs.tokens import TokenLedger
+from recollect_server.access.token import Grant, scopes_of
+from recollect_server.access.token_log import TokenLedger
+from recollect_server.access.tokens import Tokens
 from typing_extensions import TypedDict
 
 from tests.adapters.conftest import QUESTION, Past

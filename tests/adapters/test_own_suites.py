@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from recollect_server.domain.time import system_clock
+from recollect_server.kernel.domain.time import system_clock
 
 from tests.conftest import LONG, RunningServer
 

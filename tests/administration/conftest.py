@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import recollect
-from recollect_server import app
-from recollect_server.domain.principal import EVERY_SPACE
-from recollect_server.domain.time import system_clock
-from recollect_server.services.tokens import Tokens
-from recollect_server.settings import Settings
+from recollect_server.access.principal import EVERY_SPACE
+from recollect_server.access.tokens import Tokens
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.conftest import LOOPBACK
 from tests.credentials.conftest import grant, tokens_of

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import structlog
 from recollect import Client, FailedPrecondition, InvalidArgument, Message
-from recollect_server.domain.principal import EVERY_SPACE
-from recollect_server.domain.time import system_clock
+from recollect_server.access.principal import EVERY_SPACE
+from recollect_server.kernel.domain.time import system_clock
 
 from tests.conftest import Start
 from tests.credentials.conftest import grant, tokens_of

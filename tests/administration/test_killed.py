@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Message, RecollectError
-from recollect_server.storage.logs.space_removal import receipts
+from recollect_server.kernel.log.space_removal import receipts
 
 from tests.crash.load import process
 

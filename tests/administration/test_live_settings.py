@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from recollect import Client, Message
-from recollect_server import app
-from recollect_server.app.settings import LIVE
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
+from recollect_server.run.settings_in_force import LIVE
 
 from tests.cases import each
 from tests.waiting import until

@@ -2,7 +2,7 @@
 
 import pytest
 import recollect
-from recollect_server.domain.principal import EVERY_SPACE
+from recollect_server.access.principal import EVERY_SPACE
 
 from tests.administration.conftest import Guarded
 

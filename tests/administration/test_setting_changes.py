@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, InvalidArgument, Message, Setting, Unavailable
-from recollect_server import app
-from recollect_server.settings import Settings
-from recollect_server.storage import yaml_file
+from recollect_server.run import app
+from recollect_server.run.settings import Settings, yaml_file
 
 from tests.cases import each
 from tests.conftest import RunningServer, Start

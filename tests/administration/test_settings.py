@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Setting
-from recollect_server.app.catalogue import GROUPS
-from recollect_server.settings import Settings
+from recollect_server.run.catalogue import GROUPS
+from recollect_server.run.settings import Settings
 
 from tests.conftest import Start
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from recollect import Client, InvalidArgument, Message, NotFound, PermissionDenied, RecollectError
-from recollect_server.services.spaces.spaces import Spaces
-from recollect_server.storage.logs.space_removal import receipts
-from recollect_server.transport.streams import Streams
+from recollect_server.contract.streams import Streams
+from recollect_server.kernel.log.space_removal import receipts
+from recollect_server.kernel.space.spaces import Spaces
 
 from tests.administration.conftest import Guarded
 from tests.conftest import RunningServer, Start

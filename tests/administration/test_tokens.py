@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import recollect
-from recollect_server.domain.principal import EVERY_SPACE
-from recollect_server.domain.tokens import parse
+from recollect_server.access.principal import EVERY_SPACE
+from recollect_server.access.token import parse
 
 from tests.administration.conftest import Guarded
 from tests.cases import each

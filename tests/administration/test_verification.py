@@ -15,9 +15,9 @@ from recollect import (
     ReceivedExternal,
     Verification,
 )
-from recollect_server.services.space import comparison
-from recollect_server.services.space.deletion import Deletions
-from recollect_server.storage.logs.store import LogStore, is_taken
+from recollect_server.kernel.compare import comparison
+from recollect_server.kernel.erase.deletion import Deletions
+from recollect_server.kernel.log.store import LogStore, is_taken
 
 from tests.administration.conftest import Guarded
 from tests.conftest import RunningServer, Start

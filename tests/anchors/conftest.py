@@ -4,8 +4,8 @@ from typing import Any
 
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.anchor_pb2 import Anchor, AnchorSource
-from recollect_server.domain.conversation import AnchorSet
-from recollect_server.storage.logs.lines import Entry, encode
+from recollect_server.kernel.domain.conversation import AnchorSet
+from recollect_server.kernel.log.lines import Entry, encode
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service, connect, service, transcript

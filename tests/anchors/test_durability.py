@@ -3,8 +3,8 @@ look after the folder.
 """
 
 import apsw
-from recollect_server.domain.conversation import AnchorSet
-from recollect_server.storage.logs.lines import Entry, encode
+from recollect_server.kernel.domain.conversation import AnchorSet
+from recollect_server.kernel.log.lines import Entry, encode
 
 from tests.anchors.conftest import forget_anchor, found, set_anchor, values
 from tests.conftest import MovableClock, RunningServer, Start

@@ -9,9 +9,9 @@ import orjson
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1.anchor_pb2 import Anchor
-from recollect_server.domain.conversation import AnchorForgotten
-from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.lines import Entry, encode
+from recollect_server.anchors.log import AnchorLedger
+from recollect_server.kernel.domain.conversation import AnchorForgotten
+from recollect_server.kernel.log.lines import Entry, encode
 
 from tests.anchors.conftest import anchors, forget_anchor, found, set_anchor, values
 from tests.conftest import MovableClock, RunningServer, Start

@@ -8,8 +8,8 @@ import numpy as np
 import orjson
 import pytest
 from recollect import Client, Message
-from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
-from recollect_server.storage.vectors.checking import outside, state_of
+from recollect_server.recall.model.embedder import EmbeddedPiece, Embedder, Piece
+from recollect_server.recall.vectors.checking import outside, state_of
 
 from bench import __main__ as every
 from bench import (

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from recollect_server.inference.weights import NoWeights
+from recollect_server.recall.model.weights import NoWeights
 
 from bench import servers
 

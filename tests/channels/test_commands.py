@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.commands import (
+from recollect_server.channels.parsing import (
     HELP,
     Clear,
     New,

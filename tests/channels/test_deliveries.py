@@ -4,7 +4,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from recollect_server.storage.logs.lines import seal, unseal
+from recollect_server.kernel.log.lines import seal, unseal
 
 from tests.channels.conftest import (
     ALEX,

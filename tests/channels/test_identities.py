@@ -9,13 +9,13 @@ from recollect.v1.conversation_service_pb2 import DeleteManyRequest
 from recollect.v1.external_communication_pb2 import TRUST_KNOWN
 from recollect.v1.external_communication_service_pb2 import RegisterContactRequest
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
-from recollect_server.domain.addresses import (
+from recollect_server.kernel.log.lines import seal, unseal
+from recollect_server.text.addresses import (
     normal_address,
     normal_group,
     normal_message_ids,
     spellings,
 )
-from recollect_server.storage.logs.lines import seal, unseal
 
 from tests.cases import each
 from tests.channels.conftest import ALEX, Post, Reach, home

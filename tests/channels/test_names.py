@@ -7,7 +7,7 @@ from recollect.v1 import external_communication_service_pb2 as external_api
 from recollect.v1.conversation_pb2 import Conversation, Party
 from recollect.v1.conversation_service_pb2 import RedactMessageRequest
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
-from recollect_server.domain.addresses import display_name, name_in
+from recollect_server.text.addresses import display_name, name_in
 
 from tests.cases import each
 from tests.channels.conftest import STRANGER, Post, Reach, here, home

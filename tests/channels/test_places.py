@@ -1,7 +1,7 @@
 """Every channel finds its conversation by a rule of its own."""
 
 import pytest
-from recollect_server.services.space import projection
+from recollect_server.kernel.space import projection
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import MovableClock, Start

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import orjson
 import pytest
-from recollect_server.storage.logs.received import key_of_delivery
+from recollect_server.people.received import key_of_delivery
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import RunningServer, Start

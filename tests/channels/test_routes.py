@@ -9,18 +9,18 @@ from typing import Any
 import apsw
 import grpc
 import pytest
-from recollect_server.domain.conversation import Began, fold
-from recollect_server.domain.message import Message, Role
-from recollect_server.domain.routing import Place, mail_number
-from recollect_server.features import FEATURES
-from recollect_server.services.routes import Routes
-from recollect_server.services.space import projection
-from recollect_server.services.space.events import Appended
-from recollect_server.services.space.projection import Overlay, Projection
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.routing import Routing
-from recollect_server.storage.index.writer import Writer
-from recollect_server.storage.logs.lines import Entry, encode, encoded
+from recollect_server.kernel.domain.conversation import Began, fold
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.index.writer import Writer
+from recollect_server.kernel.log.lines import Entry, encode, encoded
+from recollect_server.kernel.space import projection
+from recollect_server.kernel.space.events import Appended
+from recollect_server.kernel.space.projection import Overlay, Projection
+from recollect_server.people.routes import Routes
+from recollect_server.people.routing import Place, mail_number
+from recollect_server.people.routing_table import Routing
+from recollect_server.run.features import FEATURES
 from ulid import ULID
 
 from tests.at_rest import INDEX

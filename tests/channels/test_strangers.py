@@ -6,8 +6,8 @@ import hypothesis
 from click.testing import CliRunner
 from hypothesis import strategies as st
 from recollect.v1.external_communication_pb2 import TRUST_UNTRUSTED
-from recollect_server.cli import commands
-from recollect_server.services.limits import Buckets, Rate
+from recollect_server.access.limits import Buckets, Rate
+from recollect_server.run.commands import commands
 
 from tests.channels.conftest import ALEX, STRANGER, Post, Reach, home
 from tests.conftest import MovableClock, RunningServer, Start

@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 from click.testing import CliRunner
 from recollect.cli.importing import import_
-from recollect_server.cli import commands
+from recollect_server.run.commands import commands
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import Start

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from recollect import CheckpointRecord, Client, RecollectError
-from recollect_server.domain.checkpoint import log_of
+from recollect_server.checkpoints.checkpoint import log_of
 
 from tests.conftest import Start
 from tests.crash.load import process

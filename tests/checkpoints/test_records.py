@@ -15,12 +15,12 @@ from recollect import (
     Message,
     PermissionDenied,
 )
-from recollect_server.domain.checkpoint import log_of
-from recollect_server.domain.tokens import Grant, scopes_of
-from recollect_server.services.tokens import Tokens
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.lines import Place
-from recollect_server.storage.logs.tokens import TokenLedger
+from recollect_server.access.token import Grant, scopes_of
+from recollect_server.access.token_log import TokenLedger
+from recollect_server.access.tokens import Tokens
+from recollect_server.checkpoints.checkpoint import log_of
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.lines import Place
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import files_with

@@ -22,8 +22,8 @@ import pytest
 from recollect import Client, Conversation, Message
 from recollect.cli import group
 from recollect.cli.exits import INCOMPLETE
-from recollect_server.domain.conversation import Content
-from recollect_server.storage.logs.lines import Entry, Stamp, encode
+from recollect_server.kernel.domain.conversation import Content
+from recollect_server.kernel.log.lines import Entry, Stamp, encode
 
 from tests.programs import CLIENT, Forked, ran
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 from recollect import Client, Message, Role
 from recollect.cli.exits import NOT_FOUND, USAGE
-from recollect_server.domain.time import system_clock
+from recollect_server.kernel.domain.time import system_clock
 
 from tests.client_cli.conftest import Inside
 from tests.conftest import RunningServer

@@ -29,7 +29,7 @@ from recollect import (
 )
 from recollect.imports import transcript
 from recollect.v1 import conversation_pb2, conversation_service_pb2
-from recollect_server.domain.conversation import (
+from recollect_server.kernel.domain.conversation import (
     NO_SPLIT,
     Abbreviated,
     AnchorSet,
@@ -42,9 +42,9 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     fold,
 )
-from recollect_server.domain.conversation import Conversation as Folded
-from recollect_server.domain.message import Message as StoredMessage
-from recollect_server.domain.message import Role as StoredRole
+from recollect_server.kernel.domain.conversation import Conversation as Folded
+from recollect_server.kernel.domain.message import Message as StoredMessage
+from recollect_server.kernel.domain.message import Role as StoredRole
 
 from tests.at_rest import lines_of
 from tests.cases import each

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from recollect import Client
-from recollect_server.inference.own_words import own_sentences
+from recollect_server.recall.model.own_words import own_sentences
 
 from tests.client_cli.conftest import Run
 from tests.client_cli.test_import_products import only, written

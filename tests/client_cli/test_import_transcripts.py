@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Client, Conversation, StoredInConversation
-from recollect_server.domain.conversation import (
+from recollect_server.kernel.domain.conversation import (
     Abbreviated,
     AnchorSet,
     Began,
@@ -19,8 +19,8 @@ from recollect_server.domain.conversation import (
     SplitSuggested,
     TitleAssigned,
 )
-from recollect_server.domain.message import Attachment, Message, ToolCall, Usage
-from recollect_server.domain.message import Role as StoredRole
+from recollect_server.kernel.domain.message import Attachment, Message, ToolCall, Usage
+from recollect_server.kernel.domain.message import Role as StoredRole
 
 from tests.client_cli.conftest import (
     BringIn,

@@ -15,10 +15,10 @@ from recollect import Client
 from recollect.v1 import conversation_pb2, message_pb2, recall_service_pb2
 from recollect.v1 import conversation_service_pb2 as pb
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-from recollect_server import app
-from recollect_server.domain.errors import CallerGone
-from recollect_server.storage.index.search import Search
-from recollect_server.transport.streams import Streams
+from recollect_server.contract.streams import Streams
+from recollect_server.kernel.domain.errors import CallerGone
+from recollect_server.recall.search import Search
+from recollect_server.run import app
 
 from tests.clients.conftest import Driver, Failed, Language, _go, _typescript
 from tests.conftest import LONG, RunningServer, Start

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
-from recollect_server.transport.server import SERVICES
+from recollect_server.contract.server import SERVICES
 
 FOLDER = Path(__file__).parents[2] / "proto" / "recollect" / "v1"
 _TEXT = "\n".join(path.read_text() for path in sorted(FOLDER.glob("*.proto")))

@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 import pytest
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests import with_token
 from tests.cases import each

@@ -4,8 +4,8 @@ from typing import Any
 
 from recollect.v1 import context_pb2
 from recollect.v1 import recall_service_pb2 as api
-from recollect_server.domain.context import Candidate
-from recollect_server.domain.message import Message, Role, ToolCall
+from recollect_server.context.context import Candidate
+from recollect_server.kernel.domain.message import Message, Role, ToolCall
 
 from tests.server.conftest import Service, connect, service
 from tests.server_cli.conftest import _logs_apart

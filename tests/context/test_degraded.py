@@ -4,8 +4,8 @@ missing is named.
 
 import shutil
 
-from recollect_server.domain.conversation import AnchorSet
-from recollect_server.storage.logs.lines import Entry, encode
+from recollect_server.kernel.domain.conversation import AnchorSet
+from recollect_server.kernel.log.lines import Entry, encode
 
 from tests.anchors.conftest import set_anchor
 from tests.cases import each

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
-from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
+from recollect_server.recall.model.embedder import EmbeddedPiece, Embedder, Piece
 
 from tests.conftest import RunningServer, Start
 from tests.context.conftest import built, said

@@ -10,8 +10,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.context import (
+from recollect_server.context.context import (
     USUAL_BUDGET,
     About,
     Budget,
@@ -22,23 +21,17 @@ from recollect_server.domain.context import (
     Sources,
     Tier,
 )
-from recollect_server.domain.languages import says_little, speaks_of_asker
-from recollect_server.domain.message import Role, ToolCall
-from recollect_server.domain.rendering import FORMS
-from recollect_server.domain.rendering.form import Form
-from recollect_server.domain.time import DAY
-from recollect_server.services.context.excerpts import Passages
-from recollect_server.services.context.packing import (
-    Preference,
-    pack_hot,
-    pack_warm,
-)
-from recollect_server.services.context.recalled import Past, pack_cold
-from recollect_server.services.context.relevance import (
-    overlap,
-    words_of,
-)
-from recollect_server.services.context.shortening import head_and_tail
+from recollect_server.context.excerpts import Passages
+from recollect_server.context.packing import Preference, pack_hot, pack_warm
+from recollect_server.context.recalled import Past, pack_cold
+from recollect_server.context.relevance import overlap, words_of
+from recollect_server.context.rendering import FORMS
+from recollect_server.context.rendering.form import Form
+from recollect_server.context.shortening import head_and_tail
+from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import Role, ToolCall
+from recollect_server.kernel.domain.time import DAY
+from recollect_server.text.languages import says_little, speaks_of_asker
 
 from tests.cases import each
 from tests.context.conftest import HERE, THERE, candidate

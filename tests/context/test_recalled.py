@@ -12,9 +12,9 @@ from recollect.v1.channel_pb2 import CliOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Message, ToolCall
-from recollect_server.domain.message import Message as DomainMessage
-from recollect_server.domain.message import Role
-from recollect_server.services.context.following import question_of
+from recollect_server.context.following import question_of
+from recollect_server.kernel.domain.message import Message as DomainMessage
+from recollect_server.kernel.domain.message import Role
 
 from tests.conftest import MovableClock, Start
 from tests.context.conftest import COLD, allocation, built, places, said

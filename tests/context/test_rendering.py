@@ -13,14 +13,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
-from recollect_server.domain.anchors import Anchor
-from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.context import About, Candidate, Context, Packed, Tier, cost, units
-from recollect_server.domain.message import Attachment, Message, Role, ToolCall
-from recollect_server.domain.rendering import FORMS
-from recollect_server.domain.rendering.recall_block import recall_block
-from recollect_server.domain.rendering.spoken import waiting_calls
-from recollect_server.domain.rendering.xml import xml_block
+from recollect_server.anchors.anchor import Anchor
+from recollect_server.context.context import About, Candidate, Context, Packed, Tier, cost, units
+from recollect_server.context.rendering import FORMS
+from recollect_server.context.rendering.recall_block import recall_block
+from recollect_server.context.rendering.spoken import waiting_calls
+from recollect_server.context.rendering.xml import xml_block
+from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import Attachment, Message, Role, ToolCall
 
 from tests.context.conftest import HERE, THERE
 

@@ -1,6 +1,6 @@
 """Repetition in a context: titles and abbreviations beside the messages that say the same."""
 
-from recollect_server.domain.repetition import (
+from recollect_server.text.repetition import (
     abbreviation_beside,
     sentences_of,
     spoken,

@@ -2,7 +2,7 @@
 
 import pytest
 from recollect.v1 import recall_service_pb2 as api
-from recollect_server.services.context.recent_turns import RecentTurns
+from recollect_server.context.recent_turns import RecentTurns
 
 from tests.conftest import RunningServer
 from tests.context.conftest import built, candidate

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role
 
 from tests.at_rest import lines_of
 from tests.crash.digest import digest, gaps_in_the_update_log, rebuilt_digest

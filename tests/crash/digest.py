@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import apsw
-from recollect_server.domain.ids import SEQUENCE_BITS
+from recollect_server.kernel.domain.ids import SEQUENCE_BITS
 
 from tests.at_rest import opened
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from recollect_server.app import FolderLock
-from recollect_server.domain.conversation import CALLER, NoteRecord, Party
-from recollect_server.domain.errors import RecollectError
-from recollect_server.domain.filters import Filter
-from recollect_server.domain.message import Message, Role
-from recollect_server.features import FEATURES
-from recollect_server.services.conversation_notes import ConversationNotes
-from recollect_server.services.conversations import AppendResult, Conversations
-from recollect_server.services.removals import Removals
-from recollect_server.services.routes import Routes
-from recollect_server.services.space.comparison import Comparison
+from recollect_server.conversations.service import AppendResult, Conversations
+from recollect_server.kernel.compare.comparison import Comparison
+from recollect_server.kernel.domain.conversation import CALLER, NoteRecord, Party
+from recollect_server.kernel.domain.errors import RecollectError
+from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.erase.removals import Removals
+from recollect_server.notes.conversation_notes import ConversationNotes
+from recollect_server.people.routes import Routes
+from recollect_server.run.app import FolderLock
+from recollect_server.run.features import FEATURES
 
 from tests.at_rest import opened
 from tests.crash.checker import by_conversation, in_transcript

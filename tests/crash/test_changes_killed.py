@@ -6,7 +6,7 @@ from pathlib import Path
 import grpc
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.storage.audit import read_audit
+from recollect_server.access.audit_file import read_audit
 
 from tests.conftest import Start
 from tests.crash.checker import check_index

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, RecollectError
-from recollect_server.services.upkeep.recovery import Recovered
-from recollect_server.storage.failpoints import FAILPOINTS
+from recollect_server.kernel.compare.recovery import Recovered
+from recollect_server.kernel.failpoints import FAILPOINTS
 
 from tests.administration.test_killed import OF_SETTINGS, OF_SPACES
 from tests.channels.conftest import Post, home

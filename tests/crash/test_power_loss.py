@@ -10,8 +10,8 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.repair import make_durable
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.repair import make_durable
 
 from tests.cases import each
 from tests.crash.disk import Disk
@@ -81,11 +81,11 @@ def create_unsettled(store: FolderStore, *, settle: bool = False) -> None:
 @each(
     ("sync", "instead"),
     [
-        ("recollect_server.storage.logs.writer.sync_folder", nothing),
-        ("recollect_server.storage.logs.folder.FolderStore.create", create_unsettled),
-        ("recollect_server.storage.logs.repair.make_durable", nothing),
-        ("recollect_server.storage.logs.repair.make_durable", only_synced),
-        ("recollect_server.storage.logs.folder.sync_folder", nothing),
+        ("recollect_server.kernel.log.writer.sync_folder", nothing),
+        ("recollect_server.kernel.log.folder.FolderStore.create", create_unsettled),
+        ("recollect_server.kernel.log.repair.make_durable", nothing),
+        ("recollect_server.kernel.log.repair.make_durable", only_synced),
+        ("recollect_server.kernel.log.folder.sync_folder", nothing),
         ("os.O_DSYNC", 0),
     ],
 )

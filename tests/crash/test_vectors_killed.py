@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Message
-from recollect_server.storage.index import checking as index
-from recollect_server.storage.vectors import checking as vectors
+from recollect_server.kernel.index import checking as index
+from recollect_server.recall.vectors import checking as vectors
 
 from tests.at_rest import problems
 from tests.crash.load import process

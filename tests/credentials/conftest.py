@@ -9,12 +9,12 @@ import grpc
 import pytest
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.message_factory import GetMessageClass
-from recollect_server import app
-from recollect_server.domain.time import Clock, system_clock
-from recollect_server.domain.tokens import Grant, Token, scopes_of
-from recollect_server.services.tokens import Tokens
-from recollect_server.settings import Settings
-from recollect_server.storage.logs.tokens import TokenLedger
+from recollect_server.access.token import Grant, Token, scopes_of
+from recollect_server.access.token_log import TokenLedger
+from recollect_server.access.tokens import Tokens
+from recollect_server.kernel.domain.time import Clock, system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.conftest import LOOPBACK, MovableClock, Start
 from tests.credentials.contract import METHODS

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from recollect_server.domain.tokens import PATTERN
+from recollect_server.access.token import PATTERN
 
 from tests.credentials.conftest import CONVERSATION, listed
 from tests.server_cli.conftest import run

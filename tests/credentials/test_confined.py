@@ -7,8 +7,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from recollect.v1 import channel_pb2, conversation_pb2, conversation_service_pb2
 from recollect.v1 import channel_service_pb2 as channels
-from recollect_server.domain.principal import ALL_SCOPES, Scope
-from recollect_server.transport.gate import OWN
+from recollect_server.access.principal import ALL_SCOPES, Scope
+from recollect_server.contract.gate import OWN
 
 from tests.cases import each
 from tests.credentials.conftest import CONVERSATION, Caller, Callers

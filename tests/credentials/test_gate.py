@@ -16,10 +16,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.errors import LimitExceeded
-from recollect_server.domain.principal import EVERY_SPACE
-from recollect_server.domain.tokens import new_id, new_secret, token_text
-from recollect_server.transport.gate import Gate, Refusals
+from recollect_server.access.principal import EVERY_SPACE
+from recollect_server.access.token import new_id, new_secret, token_text
+from recollect_server.contract.gate import Gate, Refusals
+from recollect_server.kernel.domain.errors import LimitExceeded
 
 from tests.cases import each
 from tests.conftest import MovableClock, Start, examples
@@ -352,7 +352,7 @@ def test_callers_of_the_page_of_metrics_are_slowed_too() -> None:
     refusals = Refusals(lambda: 0.0)
     for port in range(2, 12):
         for _ in range(10):
-            refusals.count(f"1.2.3.4:{port}")  # as `transport.plain_http` names a peer
+            refusals.count(f"1.2.3.4:{port}")  # as `contract.plain_http` names a peer
     with pytest.raises(LimitExceeded):
         refusals.count("1.2.3.4:99")
 

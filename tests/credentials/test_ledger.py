@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import structlog
-from recollect_server.domain.errors import InvalidField
-from recollect_server.domain.principal import EVERY_SPACE, Unauthenticated
-from recollect_server.domain.tokens import new_id, parse, token_text
-from recollect_server.services.tokens import Tokens
-from recollect_server.storage.failpoints import FAILPOINTS
-from recollect_server.storage.logs.store import LogUnavailable
-from recollect_server.storage.logs.tokens import TokenLedger
+from recollect_server.access.principal import EVERY_SPACE, Unauthenticated
+from recollect_server.access.token import new_id, parse, token_text
+from recollect_server.access.token_log import TokenLedger
+from recollect_server.access.tokens import Tokens
+from recollect_server.kernel.domain.errors import InvalidField
+from recollect_server.kernel.failpoints import FAILPOINTS
+from recollect_server.kernel.log.store import LogUnavailable
 
 from tests.conftest import MovableClock
 from tests.credentials.conftest import CONVERSATION, grant, listed, tokens_of, valid

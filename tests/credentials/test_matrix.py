@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.message_factory import GetMessageClass
-from recollect_server import app
-from recollect_server.domain.principal import EVERY_SPACE, KINDS
-from recollect_server.domain.time import system_clock
-from recollect_server.domain.tokens import new_id, new_secret, token_text
-from recollect_server.settings import Settings
+from recollect_server.access.principal import EVERY_SPACE, KINDS
+from recollect_server.access.token import new_id, new_secret, token_text
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.cases import each
 from tests.conftest import LOOPBACK

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from recollect_server.domain.principal import Unauthenticated
-from recollect_server.services.tokens import Tokens
+from recollect_server.access.principal import Unauthenticated
+from recollect_server.access.tokens import Tokens
 
 from tests.conftest import MovableClock, examples
 from tests.credentials.conftest import grant, tokens_of

@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from recollect_server.domain.principal import CUSTOM, KINDS
+from recollect_server.access.principal import CUSTOM, KINDS
 
 from tests.credentials.conftest import listed
 from tests.server_cli.conftest import run

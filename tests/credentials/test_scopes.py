@@ -2,8 +2,8 @@
 
 from google.protobuf import descriptor_pb2, descriptor_pool
 from recollect.v1 import scope_pb2
-from recollect_server.domain.principal import Scope
-from recollect_server.transport.gate import scopes_of
+from recollect_server.access.principal import Scope
+from recollect_server.contract.gate import scopes_of
 
 from tests.cases import each
 from tests.credentials.contract import METHODS

@@ -11,9 +11,9 @@ from grpc_reflection.v1alpha import reflection_pb2
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import external_communication_service_pb2 as external
-from recollect_server import app
-from recollect_server.domain.time import system_clock
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.at_rest import INDEX
 from tests.conftest import LOOPBACK, Start

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recollect_server.domain import tokens
+from recollect_server.access import token as tokens
 
 from tests.credentials.conftest import grant
 

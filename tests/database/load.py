@@ -8,7 +8,7 @@ from itertools import pairwise
 import grpc
 import psycopg
 from recollect.v1.update_pb2 import Update
-from recollect_server.storage.logs.order import Mark
+from recollect_server.kernel.log.order import Mark
 
 from tests.crash.checker import note, send
 from tests.crash.history import Call, History

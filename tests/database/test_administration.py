@@ -15,7 +15,7 @@ from recollect import (
     NotFound,
     RecollectError,
 )
-from recollect_server.storage.postgres.spaces import PostgresSpaces
+from recollect_server.postgres.spaces import PostgresSpaces
 
 from tests.administration.test_verification import verified
 from tests.conftest import RunningServer, Start

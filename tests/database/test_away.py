@@ -14,11 +14,8 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
-from recollect_server.storage.logs.store import (
-    LogUnavailable,
-    Version,
-)
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.kernel.log.store import LogUnavailable, Version
+from recollect_server.postgres.store import PostgresStore
 
 from tests.conftest import Start
 from tests.crash.checker import check, check_index, repeat

@@ -13,10 +13,10 @@ import pytest
 from recollect import Client, Message
 from recollect.v1.recall_service_pb2 import SearchRequest
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-from recollect_server import app
-from recollect_server.domain.errors import StorageUnavailable
-from recollect_server.services.space.locks import LockOrder
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.errors import StorageUnavailable
+from recollect_server.kernel.space.locks import LockOrder
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
 from tests.postgres import Postgres

@@ -16,12 +16,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect import CheckpointRecord, Client
-from recollect_server import app
-from recollect_server.storage.logs.store import START, LogTaken, LogUnavailable
-from recollect_server.storage.postgres.database import PostgresDatabase
-from recollect_server.storage.postgres.sharing import PostgresSharing
-from recollect_server.storage.postgres.store import PostgresStore
-from recollect_server.storage.postgres.tokens import PostgresTokenLedger
+from recollect_server.kernel.log.store import START, LogTaken, LogUnavailable
+from recollect_server.postgres.database import PostgresDatabase
+from recollect_server.postgres.sharing import PostgresSharing
+from recollect_server.postgres.store import PostgresStore
+from recollect_server.postgres.tokens import PostgresTokenLedger
+from recollect_server.run import app
 
 from tests import at_rest
 from tests.administration.test_verification import verified

@@ -15,8 +15,8 @@ from threading import Event
 import psycopg
 import pytest
 from recollect import CheckpointRecord, Client, Message, StoredInConversation
-from recollect_server.app import CannotStart
-from recollect_server.storage.failpoints import FAILPOINTS
+from recollect_server.kernel.failpoints import FAILPOINTS
+from recollect_server.run.app import CannotStart
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import Start

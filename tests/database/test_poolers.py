@@ -9,9 +9,9 @@ from pathlib import Path
 import grpc
 import psycopg
 import pytest
-from recollect_server.app import CannotStart
-from recollect_server.storage.postgres.connections import Connection
-from recollect_server.storage.postgres.database import PostgresDatabase
+from recollect_server.postgres.connections import Connection
+from recollect_server.postgres.database import PostgresDatabase
+from recollect_server.run.app import CannotStart
 from structlog.testing import capture_logs
 
 from tests.conftest import Start

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.conversation import AnchorSet, Began, TitleAssigned
-from recollect_server.domain.message import Message, Role
+from recollect_server.kernel.domain.conversation import AnchorSet, Began, TitleAssigned
+from recollect_server.kernel.domain.message import Message, Role
 
 from tests.database.conftest import Replicas
 from tests.server.conftest import agent, user

@@ -21,11 +21,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect.v1.update_pb2 import Update
-from recollect_server.features import FEATURES
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.storage.logs.store import Version
-from recollect_server.storage.postgres.database import PostgresDatabase
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.kernel.compare.recovery import no_progress, recover
+from recollect_server.kernel.log.store import Version
+from recollect_server.postgres.database import PostgresDatabase
+from recollect_server.postgres.store import PostgresStore
+from recollect_server.run.features import FEATURES
 
 from tests.conftest import LONG, MovableClock, Start
 from tests.crash.checker import check, repeat

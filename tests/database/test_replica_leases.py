@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from recollect import Client
-from recollect_server.app.space import OpenSpace
-from recollect_server.domain.external import Provenance
-from recollect_server.jobs import retiring
-from recollect_server.storage.logs.store import LogTaken
+from recollect_server.kernel.log.store import LogTaken
+from recollect_server.people.communication import Provenance
+from recollect_server.run.jobs import retiring
+from recollect_server.run.space import OpenSpace
 
 from tests.channels.conftest import ALEX, STRANGER, Post
 from tests.conftest import Start

@@ -9,14 +9,14 @@ import grpc
 import pytest
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as conversation_api
-from recollect_server.domain.conversation import ConversationUnindexed
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.services.space.conversation_logs import Committed
-from recollect_server.services.space.erasing import finish_interrupted
-from recollect_server.services.space.space import Space
-from recollect_server.services.space.unindexing import take_out_part
-from recollect_server.services.space.writes import Writes
-from recollect_server.services.upkeep import recovery
+from recollect_server.kernel.compare import recovery
+from recollect_server.kernel.domain.conversation import ConversationUnindexed
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.erase.erasing import finish_interrupted
+from recollect_server.kernel.erase.unindexing import take_out_part
+from recollect_server.kernel.space.conversation_logs import Committed
+from recollect_server.kernel.space.space import Space
+from recollect_server.kernel.space.writes import Writes
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import Post

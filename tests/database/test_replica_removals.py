@@ -10,18 +10,18 @@ import grpc
 import pytest
 from recollect import Client, Message
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.conversation import ConversationUnindexed
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.filters import Filter
-from recollect_server.jobs import retiring
-from recollect_server.services.removals import Removals
-from recollect_server.services.space import comparison
-from recollect_server.services.space.deletion import DELETE_ANCHORS
-from recollect_server.services.space.unindexing import bring_back_part, take_out_part
-from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogStore, LogUnavailable, Version
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.kernel.compare import comparison
+from recollect_server.kernel.domain.conversation import ConversationUnindexed
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.erase.deletion import DELETE_ANCHORS
+from recollect_server.kernel.erase.removals import Removals
+from recollect_server.kernel.erase.unindexing import bring_back_part, take_out_part
+from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.log.lines import Line
+from recollect_server.kernel.log.store import LogStore, LogUnavailable, Version
+from recollect_server.postgres.store import PostgresStore
+from recollect_server.run.jobs import retiring
 from ulid import ULID
 
 from tests.administration.test_verification import verified

@@ -17,7 +17,7 @@ from recollect.v1.anchor_pb2 import AnchorSource
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.external_communication_pb2 import TRUST_KNOWN
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
-from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.kernel.log.ledger import Ledger
 from structlog.testing import capture_logs
 
 from tests.administration.test_verification import verified

@@ -14,12 +14,12 @@ from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect.v1.conversation_pb2 import Conversation
-from recollect_server.domain.errors import StorageUnavailable
-from recollect_server.domain.external import Trust, TrustSet
-from recollect_server.services.space import following
-from recollect_server.storage.logs.lines import Place
-from recollect_server.storage.logs.store import LogConflict, LogUnavailable
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.kernel.domain.errors import StorageUnavailable
+from recollect_server.kernel.log.lines import Place
+from recollect_server.kernel.log.store import LogConflict, LogUnavailable
+from recollect_server.kernel.space import following
+from recollect_server.people.communication import Trust, TrustSet
+from recollect_server.postgres.store import PostgresStore
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home

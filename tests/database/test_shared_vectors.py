@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from recollect import Client, Message
-from recollect_server.inference.workers import Workers
-from recollect_server.services.space.redaction import Redactions
-from recollect_server.storage.logs.store import START
-from recollect_server.storage.postgres.database import PostgresDatabase
-from recollect_server.storage.postgres.store import PostgresStore
-from recollect_server.storage.vectors import checking as vectors
-from recollect_server.storage.vectors.store import VectorStore
+from recollect_server.kernel.erase.redaction import Redactions
+from recollect_server.kernel.log.store import START
+from recollect_server.postgres.database import PostgresDatabase
+from recollect_server.postgres.store import PostgresStore
+from recollect_server.recall.model.workers import Workers
+from recollect_server.recall.vectors import checking as vectors
+from recollect_server.recall.vectors.store import VectorStore
 
 from tests.channels.conftest import Post
 from tests.conftest import Start

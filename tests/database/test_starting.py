@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from recollect_server.app import CannotStart
-from recollect_server.app.catalogue import described
-from recollect_server.settings import Settings, WrongSettings
+from recollect_server.run.app import CannotStart
+from recollect_server.run.catalogue import described
+from recollect_server.run.settings import Settings, WrongSettings
 
 from tests.conftest import Start
 from tests.postgres import Postgres, running

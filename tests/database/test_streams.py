@@ -13,14 +13,14 @@ import psycopg
 import pytest
 from recollect.v1.external_communication_pb2 import CommunicationUpdate
 from recollect.v1.update_pb2 import Update
-from recollect_server.domain.conversation import Began
-from recollect_server.domain.message import Message, Role
-from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.ring import Interest
-from recollect_server.services.streaming.snapshot import Choice
-from recollect_server.storage.logs.lines import Entry, encoded
-from recollect_server.storage.logs.store import LogUnavailable
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.kernel.domain.conversation import Began
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.log.lines import Entry, encoded
+from recollect_server.kernel.log.store import LogUnavailable
+from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.stream.ring import Interest
+from recollect_server.kernel.stream.snapshot import Choice
+from recollect_server.postgres.store import PostgresStore
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from recollect_server.settings import Settings
+from recollect_server.run.settings import Settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

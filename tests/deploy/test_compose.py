@@ -8,9 +8,9 @@ from typing import Any
 import compose_spec
 import pytest
 import yaml
-from recollect_server.domain import endpoints
-from recollect_server.settings import Settings
-from recollect_server.settings.values import text_of
+from recollect_server.contract import endpoints
+from recollect_server.run.settings import Settings
+from recollect_server.run.settings.values import text_of
 
 from tests.deploy.conftest import DEPLOY, Load
 

@@ -53,8 +53,8 @@ def test_a_text_is_embedded_and_a_model_read_without_what_the_image_leaves_out()
     program = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({MODULES!r}))\n"  # an import of one fails
-        "from recollect_server.inference.embedder import Embedder\n"
-        "from recollect_server.inference.weights import look, shipped\n"
+        "from recollect_server.recall.model.embedder import Embedder\n"
+        "from recollect_server.recall.model.weights import look, shipped\n"
         "print(Embedder(look(shipped())).embed(['The roof leaks.']).shape)\n"
     )
     assert {it.replace("_", "-") for it in MODULES} == LEFT_OUT

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from recollect_server.cli import commands
-from recollect_server.settings import SYSTEM_FILE, Settings
+from recollect_server.run.commands import commands
+from recollect_server.run.settings import SYSTEM_FILE, Settings
 
 from tests.deploy.conftest import DEPLOY, Load
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import trustme
 from recollect import Client, Message
-from recollect_server.domain.time import system_clock
+from recollect_server.kernel.domain.time import system_clock
 
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.credentials.conftest import grant, tokens_of

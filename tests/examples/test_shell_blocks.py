@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from recollect import Client, EmailOrigin, Message, Party, Unauthenticated
-from recollect_server.domain.time import system_clock
+from recollect_server.kernel.domain.time import system_clock
 
 from tests.client_cli.test_import_agents import CLAUDE_CODE, lines_of
 from tests.client_cli.test_import_people import CHAT

@@ -4,14 +4,14 @@ import importlib.util
 from pathlib import Path
 from typing import TextIO
 
-from recollect_server.domain.external import Trust
-from recollect_server.domain.time import system_clock
-from recollect_server.features import FEATURES
-from recollect_server.services.external.external import External, Received
-from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.kernel.compare.recovery import no_progress, recover
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.space.space import Space
+from recollect_server.people.communication import Trust
+from recollect_server.people.communication_store import CommunicationStore
+from recollect_server.people.communications import External, Received
+from recollect_server.run.features import FEATURES
 
 _SPEC = importlib.util.spec_from_file_location(
     "failing_io_run", Path(__file__).parents[1] / "faults" / "failing_io_run.py"

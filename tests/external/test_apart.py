@@ -8,7 +8,7 @@ import grpc
 import pytest
 from recollect.v1 import recall_service_pb2 as recall
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-from recollect_server.storage.index.checking import state_of
+from recollect_server.kernel.index.checking import state_of
 
 from tests.conftest import RunningServer
 from tests.external.conftest import KNOWN, Outside

@@ -7,9 +7,9 @@ import pytest
 from recollect import Client
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.channel_service_pb2 import AddOwnerIdentityRequest
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.storage.audit import read_audit
-from recollect_server.storage.index.external import ExternalIndex
+from recollect_server.access.audit_file import read_audit
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.people.communication_table import ExternalIndex
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside, Watch, answers

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import grpc
 import pytest
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.external import (
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log.lines import Entry, encoded
+from recollect_server.kernel.space.logs import entries_of
+from recollect_server.people.communication import (
     Communication,
     CommunicationBegan,
     Direction,
     ExternalMessage,
     fold,
 )
-from recollect_server.features import FEATURES
-from recollect_server.services.space.logs import entries_of
-from recollect_server.storage.index.external import ExternalIndex, external_of
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Entry, encoded
+from recollect_server.people.communication_table import ExternalIndex, external_of
+from recollect_server.run.features import FEATURES
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import Meet, Outside, Watch, answers, transcript

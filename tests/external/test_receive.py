@@ -7,9 +7,9 @@ import grpc
 import pytest
 from recollect.v1.external_communication_pb2 import DIRECTION_INBOUND
 from recollect.v1.message_pb2 import Attachment
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.storage.index.external import ExternalIndex
-from recollect_server.storage.logs.writer import LogWriter
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.log.writer import LogWriter
+from recollect_server.people.communication_table import ExternalIndex
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import (

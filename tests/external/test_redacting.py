@@ -8,8 +8,8 @@ from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.channel_pb2 import EmailOrigin, WhatsappOrigin
 from recollect.v1.external_communication_pb2 import ExternalMessage
 from recollect.v1.message_pb2 import Attachment
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.storage.index.external import CommunicationRemoval
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.people.communication_table import CommunicationRemoval
 
 from tests.at_rest import problems
 from tests.conftest import MovableClock, RunningServer, Start

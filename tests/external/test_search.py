@@ -3,7 +3,7 @@
 import apsw
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
-from recollect_server.domain.external import EmailHeaders, Provenance
+from recollect_server.people.communication import EmailHeaders, Provenance
 
 from tests.at_rest import INDEX
 from tests.cases import each

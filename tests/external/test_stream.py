@@ -9,15 +9,15 @@ import grpc
 import pytest
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
-from recollect_server.domain.update import Update
-from recollect_server.services.external.external import External
-from recollect_server.services.external.live import LiveCommunications
-from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.streaming.log import NewUpdates, Watcher
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.kernel.domain.update import Update
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.log.lines import Line
+from recollect_server.kernel.log.store import LogUnavailable
+from recollect_server.kernel.stream.log import NewUpdates, Watcher
+from recollect_server.people.communication_store import CommunicationStore
+from recollect_server.people.communication_stream import LiveCommunications
+from recollect_server.people.communications import External
 
 from tests.at_rest import Opened, opened
 from tests.conftest import RunningServer, Start

@@ -18,18 +18,18 @@ from typing import TextIO
 import apsw  # noqa: F401 - imported before the lives are forked
 import orjson
 import structlog
-from recollect_server.domain.conversation import Party
-from recollect_server.domain.errors import RecollectError
-from recollect_server.domain.message import Message, Role
-from recollect_server.domain.time import system_clock
-from recollect_server.features import FEATURES
-from recollect_server.services.conversations import Conversations
-from recollect_server.services.removals import Removals
-from recollect_server.services.routes import Routes
-from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.storage.index.migrations import expected_tables
-from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.conversations.service import Conversations
+from recollect_server.kernel.compare.recovery import no_progress, recover
+from recollect_server.kernel.domain.conversation import Party
+from recollect_server.kernel.domain.errors import RecollectError
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.kernel.erase.removals import Removals
+from recollect_server.kernel.index.migrations import expected_tables
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.space.space import Space
+from recollect_server.people.routes import Routes
+from recollect_server.run.features import FEATURES
 
 
 class Life:

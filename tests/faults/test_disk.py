@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recollect_server.storage.logs.lines import messages_of
+from recollect_server.kernel.log.lines import messages_of
 
 from tests.at_rest import lines_of
 from tests.programs import SERVER, Forked, ran

@@ -8,11 +8,11 @@ import errno
 from pathlib import Path
 
 import pytest
-from recollect_server.domain.errors import ConversationNotFound
-from recollect_server.domain.message import Message, Role
-from recollect_server.services.conversations import Conversations
-from recollect_server.services.routes import Routes
-from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.conversations.service import Conversations
+from recollect_server.kernel.domain.errors import ConversationNotFound
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.people.routes import Routes
 
 from tests.at_rest import lines_of, opened, problems
 from tests.faults.lives import EARLY, LATE, SHORT, Case, answers_in, lives

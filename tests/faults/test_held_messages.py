@@ -14,8 +14,8 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect import Client, Message, Unavailable
 from recollect.v1.conversation_service_pb2 import RedactMessageRequest
 from recollect.v1.message_pb2 import ToolCall
-from recollect_server.services.space.projection import Overlay
-from recollect_server.services.space.states import PendingWrites
+from recollect_server.kernel.space.projection import Overlay
+from recollect_server.kernel.space.states import PendingWrites
 from structlog.testing import capture_logs
 
 from tests.at_rest import lines_of

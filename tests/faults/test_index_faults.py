@@ -15,13 +15,13 @@ import apsw
 import grpc
 import pytest
 import structlog
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.features import FEATURES
-from recollect_server.storage.index import file, migrations
-from recollect_server.storage.index.checking import state_of
-from recollect_server.storage.index.file import Readers
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.writer import Writer
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.index import file, migrations
+from recollect_server.kernel.index.checking import state_of
+from recollect_server.kernel.index.file import Readers
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.index.writer import Writer
+from recollect_server.run.features import FEATURES
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start

@@ -16,10 +16,12 @@ import apsw
 import pytest
 from click.testing import CliRunner
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from recollect_server import app
-from recollect_server.cli import commands
-from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
-from recollect_server.inference.weights import (
+from recollect_server.kernel.index import checking
+from recollect_server.kernel.index.index import Index
+from recollect_server.recall.embedding.plan import Planner
+from recollect_server.recall.meaning import Copy, Meaning
+from recollect_server.recall.model.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
+from recollect_server.recall.model.weights import (
     E5,
     MINILM,
     MODEL,
@@ -29,14 +31,13 @@ from recollect_server.inference.weights import (
     Weights,
     shipped,
 )
-from recollect_server.jobs.upkeep import UpdatePruner
-from recollect_server.services.recall.embedding_plan import Planner
-from recollect_server.services.recall.meaning import Copy, Meaning
-from recollect_server.storage.index import checking
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.vectors import checking as vector_checking
-from recollect_server.storage.vectors.file import NAME
-from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
+from recollect_server.recall.vectors import checking as vector_checking
+from recollect_server.recall.vectors.file import NAME
+from recollect_server.recall.vectors.store import EmbeddedText, VectorStore, hash_of
+from recollect_server.run import app
+from recollect_server.run import space as opened_space
+from recollect_server.run.commands import commands
+from recollect_server.run.jobs.upkeep import UpdatePruner
 from structlog.testing import capture_logs
 
 from tests.at_rest import INDEX
@@ -136,7 +137,7 @@ def test_a_released_model_of_other_languages_that_cannot_be_read_stops_nothing_e
     languages = tmp_path / "e5"
     shutil.copytree(shipped(E5), languages)
     at = {MINILM: shipped(), E5: languages}
-    monkeypatch.setattr("recollect_server.app.models.shipped", lambda it=MINILM: at[it])
+    monkeypatch.setattr("recollect_server.run.models.shipped", lambda it=MINILM: at[it])
     server = start_server(embedder="onnx")
     service = connect(server)
     service.conversation_of("我们把会议改到了周五下午三点，地点还是在二楼。")
@@ -241,7 +242,7 @@ def test_a_model_that_fails_is_named_and_words_answer(
 def test_what_was_told_while_the_model_was_away_is_embedded_although_its_updates_are_pruned(
     monkeypatch: pytest.MonkeyPatch, start_server: Start, connect: Connect
 ) -> None:
-    monkeypatch.setattr(app.space, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
+    monkeypatch.setattr(opened_space, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
     server = start_server(embedder="onnx", max_updates=1)
     service = connect(server)
     kyoto = service.conversation_of(KYOTO)

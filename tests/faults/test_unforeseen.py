@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import structlog
-from recollect_server.domain.message import Message
-from recollect_server.domain.notes import Notes
-from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
-from recollect_server.inference.extractive import Extractive
-from recollect_server.jobs.loop import Loop
+from recollect_server.kernel.domain.message import Message
+from recollect_server.notes.notes import Notes
+from recollect_server.notes.offline.extractive import Extractive
+from recollect_server.recall.model.embedder import EmbeddedPiece, Embedder, Piece
+from recollect_server.run.jobs.loop import Loop
 
 from tests.conftest import MovableClock, Start
 from tests.server.conftest import Connect, connect

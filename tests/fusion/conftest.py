@@ -4,8 +4,8 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from recollect_server.domain.embedding import ASSISTANT, USER
-from recollect_server.services.recall.retrievers import ConversationLegs, MessageLegs, Question
+from recollect_server.recall.model.embedding import ASSISTANT, USER
+from recollect_server.recall.retrievers import ConversationLegs, MessageLegs, Question
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recollect_server.services.recall.calibration import (
+from recollect_server.recall.calibration import (
     Signals,
     answering,
     calibrated,
@@ -15,14 +15,9 @@ from recollect_server.services.recall.calibration import (
     probabilities,
     with_dates,
 )
-from recollect_server.services.recall.calibration_weights import (
-    ACROSS,
-    COMPARED,
-    CONVERSATIONS,
-    MESSAGES,
-)
-from recollect_server.services.recall.retrievers import Fused, Matches
-from recollect_server.storage.index.words import LEAST_MESSAGES, QuestionWords
+from recollect_server.recall.calibration_weights import ACROSS, COMPARED, CONVERSATIONS, MESSAGES
+from recollect_server.recall.retrievers import Fused, Matches
+from recollect_server.text.words import LEAST_MESSAGES, QuestionWords
 
 from tests.fusion.conftest import made
 

@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from recollect_server.services.recall import date_words
-from recollect_server.services.recall.dates import Mention, read_dates, without_dates
+from recollect_server.recall.dates import words as date_words
+from recollect_server.recall.dates.dates import Mention, read_dates, without_dates
 
 from tests.cases import each
 

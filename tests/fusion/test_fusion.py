@@ -5,9 +5,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from recollect_server.domain.embedding import ASSISTANT, USER
-from recollect_server.services.recall.dates import read_dates
-from recollect_server.services.recall.fusion import (
+from recollect_server.recall.dates.dates import read_dates
+from recollect_server.recall.fusion import (
     conversation_features,
     dates_of,
     fuse,
@@ -17,9 +16,10 @@ from recollect_server.services.recall.fusion import (
     unsaid,
     words_across,
 )
-from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
-from recollect_server.services.recall.retrievers import Array, Fused, Matches, Question
-from recollect_server.storage.index.words import QuestionWords
+from recollect_server.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
+from recollect_server.recall.model.embedding import ASSISTANT, USER
+from recollect_server.recall.retrievers import Array, Fused, Matches, Question
+from recollect_server.text.words import QuestionWords
 
 from tests.cases import each
 from tests.fusion.conftest import BY_MEANING, NOW, QUESTION, Legs, blind, made, shuffled

@@ -7,12 +7,12 @@ from pathlib import Path
 import apsw
 import numpy as np
 import pytest
-from recollect_server.domain.filters import SearchScope
-from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.postings import read_postings
-from recollect_server.storage.index.search import Search
-from recollect_server.storage.index.words import MAX_TEXT, Term, choose_terms
+from recollect_server.kernel.domain.filters import SearchScope
+from recollect_server.kernel.domain.ids import SEQUENCE_BITS, number_of, sequence_of
+from recollect_server.kernel.index.index import Index
+from recollect_server.recall.postings import read_postings
+from recollect_server.recall.search import Search
+from recollect_server.text.words import MAX_TEXT, Term, choose_terms
 
 from bench.corpus import Corpus, Made, write_conversation, write_transcripts
 from tests.at_rest import INDEX, opened

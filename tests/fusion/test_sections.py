@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from recollect_server.services.recall.sections import LONG, by_sections
-from recollect_server.storage.index.conversations import Outline
-from recollect_server.storage.index.search import Sections
-from recollect_server.storage.ranking import Postings
+from recollect_server.kernel.index.conversations import Outline
+from recollect_server.recall.search import Sections
+from recollect_server.recall.sections import LONG, by_sections
+from recollect_server.text.ranking import Postings
 
 from tests.fusion.conftest import made
 

@@ -9,10 +9,10 @@ import grpc
 import pytest
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.context_pb2 import RECALL_DIAL_LIKELY
-from recollect_server.domain.errors import CallerGone, DeadlineExceeded
-from recollect_server.domain.time import UNLIMITED, Deadline
-from recollect_server.features import FEATURES
-from recollect_server.storage.index.index import Index
+from recollect_server.kernel.domain.errors import CallerGone, DeadlineExceeded
+from recollect_server.kernel.domain.time import UNLIMITED, Deadline
+from recollect_server.kernel.index.index import Index
+from recollect_server.run.features import FEATURES
 
 from tests.conftest import Start
 from tests.server.conftest import Connect, Service, code_of, failure_of, user

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from recollect import Client
 from recollect.cli.exits import MEANINGS
 from recollect.cli.group import commands as client_commands
-from recollect_server.cli import commands as server_commands
-from recollect_server.settings import Settings
+from recollect_server.run.commands import commands as server_commands
+from recollect_server.run.settings import Settings
 
 from tests.client_cli.conftest import Inside, inside
 from tests.conftest import RunningServer

@@ -19,27 +19,27 @@ import apsw
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
-from recollect_server import app
-from recollect_server.features import FEATURES
-from recollect_server.jobs.upkeep import IndexKeeper
-from recollect_server.services.channels import deliveries as delivering
-from recollect_server.services.removals import Removals
-from recollect_server.services.space.checks import Findings
-from recollect_server.services.space.comparison import Comparison
-from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.services.upkeep.verification import Interrupted, Verifier
-from recollect_server.storage.index import file
-from recollect_server.storage.index.checking import Contents
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.routing import routing_of
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.received import (
+from recollect_server.channels import deliveries as delivering
+from recollect_server.kernel.compare.checks import Findings
+from recollect_server.kernel.compare.comparison import Comparison
+from recollect_server.kernel.compare.recovery import no_progress, recover
+from recollect_server.kernel.compare.verification import Interrupted, Verifier
+from recollect_server.kernel.erase.removals import Removals
+from recollect_server.kernel.index import file
+from recollect_server.kernel.index.checking import Contents
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.store import LogUnavailable
+from recollect_server.kernel.space.space import Space
+from recollect_server.people.received import (
     forget_deliveries,
     forgotten_deliveries,
     forgotten_ledger,
 )
-from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.people.routing_table import routing_of
+from recollect_server.run import app
+from recollect_server.run.features import FEATURES
+from recollect_server.run.jobs.upkeep import IndexKeeper
 
 from tests import at_rest
 from tests.conftest import MovableClock, RunningServer, Start

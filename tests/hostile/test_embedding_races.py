@@ -12,9 +12,9 @@ from typing import Any
 
 import apsw
 import pytest
-from recollect_server.domain.ids import number_of, sequence_of
-from recollect_server.services.recall import long_texts
-from recollect_server.storage.vectors.file import NAME, remove_files
+from recollect_server.kernel.domain.ids import number_of, sequence_of
+from recollect_server.recall.embedding import long_texts
+from recollect_server.recall.vectors.file import NAME, remove_files
 
 from tests.conftest import RunningServer, Start
 from tests.hostile.test_races import seeds

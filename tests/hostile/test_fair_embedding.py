@@ -9,13 +9,13 @@ from typing import cast
 import pytest
 from click.testing import CliRunner
 from recollect import Client
-from recollect_server.cli import commands
-from recollect_server.inference.embedder import Embedder, Piece
-from recollect_server.inference.workers import starves
-from recollect_server.services.recall.embedding_pace import Pace, pause_after
-from recollect_server.services.recall.embedding_texts import parts_of
-from recollect_server.services.space.space import Space
-from recollect_server.storage.vectors import checking
+from recollect_server.kernel.space.space import Space
+from recollect_server.recall.embedding.pace import Pace, pause_after
+from recollect_server.recall.embedding.texts import parts_of
+from recollect_server.recall.model.embedder import Embedder, Piece
+from recollect_server.recall.model.workers import starves
+from recollect_server.recall.vectors import checking
+from recollect_server.run.commands import commands
 
 from tests.cases import each
 from tests.conftest import Start

@@ -15,10 +15,10 @@ import pytest
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
-from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound
-from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.store import LogConflict
+from recollect_server.kernel.domain.errors import ConversationDamaged, ConversationNotFound
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.store import LogConflict
+from recollect_server.kernel.space.conversation_logs import ConversationLogs
 
 from tests.client_cli.conftest import Recollect
 from tests.conftest import RunningServer, Start

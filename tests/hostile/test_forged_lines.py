@@ -12,10 +12,10 @@ import orjson
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.conversation_pb2 import Conversation
 from recollect.v1.message_pb2 import Message
-from recollect_server.domain.conversation import Began, TitleAssigned
-from recollect_server.domain.message import Message as Stored
-from recollect_server.domain.message import Role
-from recollect_server.storage.logs.lines import Entry, Stamp, encode
+from recollect_server.kernel.domain.conversation import Began, TitleAssigned
+from recollect_server.kernel.domain.message import Message as Stored
+from recollect_server.kernel.domain.message import Role
+from recollect_server.kernel.log.lines import Entry, Stamp, encode
 
 from tests.channels.conftest import Post, post, reach
 from tests.conftest import RunningServer, Start

@@ -14,7 +14,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect.v1 import recall_service_pb2
-from recollect_server.services.anchors import Anchors
+from recollect_server.anchors.service import Anchors
 
 from tests.conftest import Start
 from tests.server.conftest import Connect, Service, at_once, code_of, failure_of, server_process

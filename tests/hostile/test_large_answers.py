@@ -15,7 +15,7 @@ from recollect import Client, Message
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from recollect_server.storage.index.messages import MessageTable
+from recollect_server.kernel.index.messages import MessageTable
 
 from tests.conftest import RunningServer, Start
 from tests.crash.load import connected, process
@@ -94,7 +94,7 @@ def test_pages_of_load_are_bounded_and_have_every_message_once(
 
 def _refuse_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the index unable to locate messages, so that the transcript is read."""
-    from recollect_server.domain.errors import IndexUnavailable
+    from recollect_server.kernel.domain.errors import IndexUnavailable
 
     def refuse(*_: object, **__: object) -> None:
         raise IndexUnavailable("a test says so")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from recollect_server.storage.vectors import checking as vectors
-from recollect_server.storage.vectors.store import VectorStore
+from recollect_server.recall.vectors import checking as vectors
+from recollect_server.recall.vectors.store import VectorStore
 
 from tests.conftest import Start
 from tests.server.conftest import Connect, agent, user

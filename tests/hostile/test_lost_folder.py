@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import recollect
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.server.conftest import Connect, Service, bytes_under, failure_of, user

@@ -10,8 +10,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from recollect_server.transport import pool, reflection
-from recollect_server.transport.server import SERVICES as CONTRACT
+from recollect_server.contract import pool, reflection
+from recollect_server.contract.server import SERVICES as CONTRACT
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, code_of, failure_of

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 import structlog
-from recollect_server.cli.logs import Output
-from recollect_server.domain.time import system_clock
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run.commands.logs import Output
 
 from tests.programs import SERVER, Forked
 from tests.server.conftest import Service, at_once, code_of, user

@@ -7,9 +7,9 @@ import time
 
 import apsw
 import pytest
-from recollect_server.domain.snippets import CHUNK, LENGTH, PassageFinder
-from recollect_server.domain.time import UNLIMITED
-from recollect_server.storage.index.tokens import tokens
+from recollect_server.kernel.domain.time import UNLIMITED
+from recollect_server.kernel.index.tokens import tokens
+from recollect_server.text.snippets import CHUNK, LENGTH, PassageFinder
 
 from tests.conftest import Start
 from tests.server.conftest import Connect, user

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from recollect.v1 import channel_service_pb2, checkpoint_service_pb2
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.time import system_clock
+from recollect_server.kernel.domain.time import system_clock
 
 from tests.credentials.conftest import grant, tokens_of
 from tests.programs import Forked

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from recollect_server.transport import listening as transport_listening
-from recollect_server.transport.listening import CannotListen, UnixSocket
+from recollect_server.contract import listening as transport_listening
+from recollect_server.contract.listening import CannotListen, UnixSocket
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, at_once

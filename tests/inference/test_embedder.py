@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recollect_server.inference.embedder import OVERLAP, PIECE, CannotEmbed, Embedder, Piece
-from recollect_server.inference.weights import (
+from recollect_server.recall.model.embedder import OVERLAP, PIECE, CannotEmbed, Embedder, Piece
+from recollect_server.recall.model.weights import (
     E5,
     MODEL,
     SUMS,
@@ -149,8 +149,8 @@ def test_the_end_of_a_long_text_is_in_its_vectors(embedder: Embedder) -> None:
 
 def test_the_model_tells_nobody_that_it_runs(tmp_path: Path) -> None:
     script = (
-        "from recollect_server.inference.embedder import Embedder\n"
-        "from recollect_server.inference.weights import look, shipped\n"
+        "from recollect_server.recall.model.embedder import Embedder\n"
+        "from recollect_server.recall.model.weights import look, shipped\n"
         "Embedder(look(shipped())).question('What did we say?')"
     )
     environment = {name: value for name, value in os.environ.items() if name not in _QUIET}
@@ -310,8 +310,8 @@ def test_a_released_model_returns_its_memory_to_the_system() -> None:
     # in a process of its own: others have memory that was freed before
     program = """
 from pathlib import Path
-from recollect_server.inference.embedder import Embedder
-from recollect_server.inference.weights import look, shipped
+from recollect_server.recall.model.embedder import Embedder
+from recollect_server.recall.model.weights import look, shipped
 
 def memory():
     rollup = Path("/proc/self/smaps_rollup").read_text()

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.domain.ids import message_id
-from recollect_server.inference.embedder import _CUT_PIECES, _CUT_TEXTS, Embedder
-from recollect_server.inference.questions import marked, written
-from recollect_server.inference.weights import (
+from recollect_server.kernel.domain.ids import message_id
+from recollect_server.kernel.index.conversations import Outline
+from recollect_server.recall.meaning import AskedWords
+from recollect_server.recall.model.embedder import _CUT_PIECES, _CUT_TEXTS, Embedder
+from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.questions import marked, written
+from recollect_server.recall.model.weights import (
     E5,
     MODEL,
     SUMS,
@@ -19,10 +21,11 @@ from recollect_server.inference.weights import (
     look,
     shipped,
 )
-from recollect_server.inference.word_codes import WIDTH, Codes, QuestionPieces, joined
-from recollect_server.services.recall.meaning import AskedWords
-from recollect_server.services.recall.retrievers import Matches
-from recollect_server.services.recall.word_matches import (
+from recollect_server.recall.model.word_codes import WIDTH, Codes, QuestionPieces, joined
+from recollect_server.recall.retrievers import Matches
+from recollect_server.recall.search import Messages
+from recollect_server.recall.vectors.store import EmbeddedText, VectorStore, hash_of
+from recollect_server.recall.word_matches import (
     LOWER,
     NEIGHBOUR,
     Talk,
@@ -31,9 +34,6 @@ from recollect_server.services.recall.word_matches import (
     weights,
     word_matches,
 )
-from recollect_server.storage.index.conversations import Outline
-from recollect_server.storage.index.search import Messages
-from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 from tests.fusion.conftest import made
 

@@ -15,8 +15,8 @@ from recollect import (
     Usage,
     UsageGroup,
 )
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.at_rest import INDEX, SEAL
 from tests.conftest import LOOPBACK, MovableClock, Start

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recollect_server.domain.activity import QUARTER
-from recollect_server.domain.spans import (
+from recollect_server.insight.activity import QUARTER
+from recollect_server.insight.spans import (
     QUARTERS_A_DAY,
     QUARTERS_AN_HOUR,
     Bucket,

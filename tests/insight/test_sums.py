@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recollect_server.domain.activity import COUNTERS, facts_of, slot_of
-from recollect_server.domain.conversation import (
+from recollect_server.insight.activity import COUNTERS, facts_of, slot_of
+from recollect_server.insight.queries import ActivityTable, Group
+from recollect_server.insight.spans import (
+    HOURS_A_DAY,
+    QUARTERS_A_DAY,
+    QUARTERS_AN_HOUR,
+    Level,
+    Span,
+)
+from recollect_server.insight.tables import ACTIVITY
+from recollect_server.kernel.domain.conversation import (
     Abbreviated,
     Began,
     Compressed,
@@ -19,13 +28,10 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     fold,
 )
-from recollect_server.domain.message import Message, Role, Usage
-from recollect_server.domain.spans import HOURS_A_DAY, QUARTERS_A_DAY, QUARTERS_AN_HOUR, Level, Span
-from recollect_server.features import FEATURES
-from recollect_server.storage.index.activity import ActivityTable, Group
-from recollect_server.storage.index.activity_tables import ACTIVITY
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Entry, Line
+from recollect_server.kernel.domain.message import Message, Role, Usage
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log.lines import Entry, Line
+from recollect_server.run.features import FEATURES
 
 from tests.conftest import examples
 

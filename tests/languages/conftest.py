@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.conftest import LOOPBACK
 from tests.server.conftest import Service, connect, service

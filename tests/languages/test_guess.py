@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from recollect_server.domain.languages import guess_language, language_of
+from recollect_server.text.languages import guess_language, language_of
 
 from tests.cases import each
 
@@ -110,8 +110,8 @@ def test_the_lists_are_read_when_a_text_is_guessed_not_when_the_server_is_import
 import sys
 opened = []
 sys.addaudithook(lambda event, of: opened.append(str(of[0])) if event == "open" else None)
-import recollect_server.app
-from recollect_server.domain.languages import guess_language
+import recollect_server.run.app
+from recollect_server.text.languages import guess_language
 def read(): return any(name.endswith("function_words.txt") for name in opened)
 print(read(), guess_language("Ich habe das nicht gesehen, aber du hast recht."), read())
 """

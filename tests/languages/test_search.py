@@ -7,8 +7,8 @@ from pathlib import Path
 import apsw
 import orjson
 import pytest
-from recollect_server.storage.index.analysis import MARKER, MARKER_END, MARKERS
-from recollect_server.storage.index.migrations import OLDEST
+from recollect_server.kernel.index.migrations import OLDEST
+from recollect_server.text.analysis import MARKER, MARKER_END, MARKERS
 
 from tests.at_rest import INDEX
 from tests.cases import each

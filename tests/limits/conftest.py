@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
-from recollect_server.services.tokens import Tokens
+from recollect_server.access.tokens import Tokens
 
 from tests.conftest import RunningServer, Start
 from tests.credentials.conftest import Caller, grant, tokens_of

@@ -15,11 +15,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hypothesis import strategies as st
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2
-from recollect_server.domain.principal import Principal
-from recollect_server.domain.tokens import new_id, new_secret, token_text
-from recollect_server.services.audit import Audit
-from recollect_server.storage.audit import NAME, AuditLog, read_audit
-from recollect_server.transport.handling import ADMINISTRATIVE
+from recollect_server.access.audit import Audit
+from recollect_server.access.audit_file import NAME, AuditLog, read_audit
+from recollect_server.access.principal import Principal
+from recollect_server.access.token import new_id, new_secret, token_text
+from recollect_server.contract.handling import ADMINISTRATIVE
 
 from tests.conftest import MovableClock, examples
 from tests.credentials.contract import METHODS

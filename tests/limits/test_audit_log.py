@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from recollect_server.storage.audit import NAME, AuditLog, read_audit
+from recollect_server.access.audit_file import NAME, AuditLog, read_audit
 
 from tests.crash.load import connected, process
 

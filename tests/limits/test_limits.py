@@ -12,12 +12,12 @@ import structlog
 from hypothesis import strategies as st
 from recollect import Client, ResourceExhausted, RetryPolicy
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.errors import IndexUnavailable, LimitExceeded
-from recollect_server.domain.live import Holder
-from recollect_server.domain.principal import Principal
-from recollect_server.domain.time import DAY, system_clock
-from recollect_server.services.limits import Allowance, Allowances, Limiter, Quota, StoredAmounts
-from recollect_server.storage.usage import UsageFile
+from recollect_server.access.limits import Allowance, Allowances, Limiter, Quota, StoredAmounts
+from recollect_server.access.principal import Principal
+from recollect_server.access.usage_file import UsageFile
+from recollect_server.kernel.domain.errors import IndexUnavailable, LimitExceeded
+from recollect_server.kernel.domain.live import Holder
+from recollect_server.kernel.domain.time import DAY, system_clock
 
 from tests.conftest import MovableClock
 from tests.credentials.conftest import Caller, grant

@@ -12,17 +12,17 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from recollect import Client, InvalidArgument, NotFound
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2
-from recollect_server.domain.live import Holder
-from recollect_server.domain.principal import EVERY_SPACE, Principal
-from recollect_server.domain.time import DAY, system_clock, to_text
-from recollect_server.jobs.bookkeeper import Bookkeeper
-from recollect_server.services.audit import Audit
-from recollect_server.services.limits import Allowances, Limiter
-from recollect_server.services.token_uses import KEPT_DAYS, MAX_GROUPS, OTHERS, TokenUses
-from recollect_server.storage.audit import AuditLog
-from recollect_server.storage.logs.store import LogUnavailable
-from recollect_server.storage.token_uses import CallCount, CallGroup, TokenUseFiles
-from recollect_server.storage.usage import UsageFile
+from recollect_server.access.audit import Audit
+from recollect_server.access.audit_file import AuditLog
+from recollect_server.access.limits import Allowances, Limiter
+from recollect_server.access.principal import EVERY_SPACE, Principal
+from recollect_server.access.token_use_file import CallCount, CallGroup, TokenUseFiles
+from recollect_server.access.token_uses import KEPT_DAYS, MAX_GROUPS, OTHERS, TokenUses
+from recollect_server.access.usage_file import UsageFile
+from recollect_server.kernel.domain.live import Holder
+from recollect_server.kernel.domain.time import DAY, system_clock, to_text
+from recollect_server.kernel.log.store import LogUnavailable
+from recollect_server.run.jobs.bookkeeper import Bookkeeper
 
 from tests.conftest import MovableClock
 from tests.credentials.conftest import Caller, grant

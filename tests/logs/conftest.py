@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.store import LogStore
-from recollect_server.storage.postgres.database import PostgresDatabase
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.store import LogStore
+from recollect_server.postgres.database import PostgresDatabase
+from recollect_server.postgres.store import PostgresStore
 
 from tests.postgres import Postgres
 

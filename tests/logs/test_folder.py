@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.erasing import finish_interrupted
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import (
+from recollect_server.kernel.erase.erasing import finish_interrupted
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.log.store import (
     START,
     LogNotFound,
     LogUnavailable,
@@ -20,6 +19,7 @@ from recollect_server.storage.logs.store import (
     has_version,
     is_taken,
 )
+from recollect_server.kernel.space.conversation_logs import ConversationLogs
 
 
 @pytest.mark.parametrize(

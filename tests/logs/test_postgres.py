@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from recollect_server.domain.setting import without_password
-from recollect_server.domain.time import system_clock
-from recollect_server.services.checkpoints import Checkpoints, Put
-from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import (
+from recollect_server.checkpoints.service import Checkpoints, Put
+from recollect_server.kernel.domain.setting import without_password
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.log.store import (
     START,
     LogConflict,
     LogNotFound,
@@ -22,10 +22,10 @@ from recollect_server.storage.logs.store import (
     has_version,
     is_taken,
 )
-from recollect_server.storage.postgres.connections import DatabaseRefused, DatabaseUnavailable
-from recollect_server.storage.postgres.database import PostgresDatabase
-from recollect_server.storage.postgres.spaces import PostgresSpaces
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.postgres.connections import DatabaseRefused, DatabaseUnavailable
+from recollect_server.postgres.database import PostgresDatabase
+from recollect_server.postgres.spaces import PostgresSpaces
+from recollect_server.postgres.store import PostgresStore
 
 from tests.logs.conftest import Opened
 from tests.logs.proxy import proxied

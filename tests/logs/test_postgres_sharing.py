@@ -7,10 +7,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.lines import encoded
-from recollect_server.storage.logs.order import Key
-from recollect_server.storage.logs.store import (
+from recollect_server.kernel.log.kinds import Action, Kind
+from recollect_server.kernel.log.lines import encoded
+from recollect_server.kernel.log.order import Key
+from recollect_server.kernel.log.store import (
     START,
     Changes,
     Claim,
@@ -22,8 +22,8 @@ from recollect_server.storage.logs.store import (
     is_taken,
     request_claim,
 )
-from recollect_server.storage.postgres.database import PostgresDatabase
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.postgres.database import PostgresDatabase
+from recollect_server.postgres.store import PostgresStore
 
 from tests.logs.conftest import Opened
 from tests.logs.test_store import CONVERSATION, OTHER, add, begin, message

@@ -1,13 +1,13 @@
 """Promises of a log store that the layers above rely on, whatever keeps the logs (see
-`storage.logs.store`).
+`kernel.log.store`).
 """
 
 import pytest
-from recollect_server.domain.conversation import AnchorSet, Began
-from recollect_server.domain.message import Message, Role
-from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Entry, Line, encoded
-from recollect_server.storage.logs.store import (
+from recollect_server.kernel.domain.conversation import AnchorSet, Began
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.log.lines import Entry, Line, encoded
+from recollect_server.kernel.log.store import (
     ANCHORS,
     START,
     LogConflict,

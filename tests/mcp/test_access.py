@@ -14,10 +14,10 @@ import trustme
 from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 from recollect import Client, Message
-from recollect_server.domain.time import system_clock
-from recollect_server.domain.tokens import Grant, scopes_of
-from recollect_server.services.tokens import Tokens
-from recollect_server.storage.logs.tokens import TokenLedger
+from recollect_server.access.token import Grant, scopes_of
+from recollect_server.access.token_log import TokenLedger
+from recollect_server.access.tokens import Tokens
+from recollect_server.kernel.domain.time import system_clock
 
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.mcp.conftest import called, environment, over_stdio, refused

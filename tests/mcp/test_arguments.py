@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from mcp import Client as McpClient
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.mcp.conftest import UNKNOWN, called, listening, refused
 

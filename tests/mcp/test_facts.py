@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from recollect import AsyncClient, Client, Conversation, Message
 from recollect.mcp.definitions import EVERY, answer
-from recollect_server.storage.audit import read_audit
+from recollect_server.access.audit_file import read_audit
 
 from tests.conftest import RunningServer, Start
 from tests.mcp.conftest import UNKNOWN

@@ -10,12 +10,12 @@ from typing import Any
 
 import orjson
 import pytest
-from recollect_server.domain.live import Holder
-from recollect_server.domain.message import Message, Role
-from recollect_server.inference.circuit_breaker import Backoff
-from recollect_server.inference.claude import AnthropicEndpoint
-from recollect_server.inference.hosted import HostedModel
-from recollect_server.inference.spending import DailySpending, Spending, SpendingLimits
+from recollect_server.kernel.domain.live import Holder
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.notes.hosted.circuit_breaker import Backoff
+from recollect_server.notes.hosted.claude import AnthropicEndpoint
+from recollect_server.notes.hosted.hosted import HostedModel
+from recollect_server.notes.hosted.spending import DailySpending, Spending, SpendingLimits
 
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import connect, transcript

@@ -11,12 +11,12 @@ import pytest
 from anthropic import transform_schema
 from anthropic.resources.messages.messages import DEPRECATED_MODELS
 from anthropic.types.model import Model
-from recollect_server.domain.live import Holder
-from recollect_server.inference.claude import ALIASES, AnthropicEndpoint
-from recollect_server.inference.hosted import HostedModel
-from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
-from recollect_server.inference.prompts import NOTES_SCHEMA, SUMMARY_SCHEMA
-from recollect_server.inference.spending import Spending, SpendingLimits
+from recollect_server.kernel.domain.live import Holder
+from recollect_server.notes.hosted.claude import ALIASES, AnthropicEndpoint
+from recollect_server.notes.hosted.hosted import HostedModel
+from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable
+from recollect_server.notes.hosted.prompts import NOTES_SCHEMA, SUMMARY_SCHEMA
+from recollect_server.notes.hosted.spending import Spending, SpendingLimits
 
 from tests.conftest import MovableClock
 from tests.naming.conftest import NOTES, Answer, Api, Ledger, Seconds, Talk, refused, wrote

@@ -1,8 +1,8 @@
 """A compression that an agent records is a line of the transcript, and nothing else comes of it."""
 
 import apsw
-from recollect_server.storage.index.notes import note_state_of
-from recollect_server.storage.vectors.file import NAME
+from recollect_server.notes.table import note_state_of
+from recollect_server.recall.vectors.file import NAME
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.digest import Digest, digest

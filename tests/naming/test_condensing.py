@@ -6,10 +6,10 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.message import Message, Role, ToolCall
-from recollect_server.domain.notes import MAX_SUMMARY
-from recollect_server.inference.extractive import Extractive
+from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import Message, Role, ToolCall
+from recollect_server.notes.notes import MAX_SUMMARY
+from recollect_server.notes.offline.extractive import Extractive
 
 THINGS = (
     "reactor",

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 
 import pytest
-from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.message import Message, Role, ToolCall
-from recollect_server.domain.notes import (
+from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import Message, Role, ToolCall
+from recollect_server.notes.notes import (
     MAX_ABBREVIATION,
     MAX_SUMMARY,
     MIN_ABBREVIATION,
     title_of,
     topic_of,
 )
-from recollect_server.inference.extractive import Extractive
-from recollect_server.inference.sentences import sentences_of
+from recollect_server.notes.offline.extractive import Extractive
+from recollect_server.notes.offline.sentences import sentences_of
 
 from tests.cases import each
 

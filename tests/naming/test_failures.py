@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, JobFailure
-from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
-from recollect_server.storage.index.notes import note_state_of
+from recollect_server.notes.table import note_state_of
+from recollect_server.recall.model.weights import MODEL, SUMS, TOKENIZER, shipped
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.naming.conftest import MINUTE, NOTES, TURNS, Answer, Api, events, kinds, refused, wrote

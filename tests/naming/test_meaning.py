@@ -5,10 +5,10 @@ import random
 from pathlib import Path
 
 import pytest
-from recollect_server.domain.text import sentences
-from recollect_server.inference.extractive import Extractive
-from recollect_server.inference.phrases import NEGATION
-from recollect_server.inference.sentences import split
+from recollect_server.notes.offline.extractive import Extractive
+from recollect_server.notes.offline.phrases import NEGATION
+from recollect_server.notes.offline.sentences import split
+from recollect_server.text.text import sentences
 
 from tests.cases import each
 from tests.naming.conftest import Talk

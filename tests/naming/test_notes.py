@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.conversation import (
+from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.conversation import (
     Abbreviated,
     Began,
     Conversation,
@@ -13,8 +13,8 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     fold,
 )
-from recollect_server.domain.message import Message, Role
-from recollect_server.domain.notes import (
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.notes.notes import (
     FoundAnchor,
     Notes,
     WrongNotes,

@@ -9,15 +9,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from recollect_server import app
-from recollect_server.domain.live import Holder
-from recollect_server.inference import openai_api
-from recollect_server.inference.circuit_breaker import Backoff
-from recollect_server.inference.hosted import HostedModel
-from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
-from recollect_server.inference.openai_api import OpenAIEndpoint, fitting, is_loopback, object_in
-from recollect_server.inference.prompts import NOTES_SCHEMA
-from recollect_server.inference.spending import Spending, SpendingLimits
+from recollect_server.kernel.domain.live import Holder
+from recollect_server.notes.hosted import openai_api
+from recollect_server.notes.hosted.circuit_breaker import Backoff
+from recollect_server.notes.hosted.hosted import HostedModel
+from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable
+from recollect_server.notes.hosted.openai_api import OpenAIEndpoint, fitting, is_loopback, object_in
+from recollect_server.notes.hosted.prompts import NOTES_SCHEMA
+from recollect_server.notes.hosted.spending import Spending, SpendingLimits
+from recollect_server.run import app
 
 from tests.conftest import MovableClock, Start
 from tests.naming.conftest import MINUTE, NOTES, Ledger, Seconds, Talk, events

@@ -1,7 +1,7 @@
 """The sentences of a message that are its sender's own words."""
 
 import pytest
-from recollect_server.inference.own_words import own_sentences
+from recollect_server.recall.model.own_words import own_sentences
 
 from tests.cases import each
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recollect_server.domain.languages import language_of, question_stop_words
-from recollect_server.domain.message import Message
-from recollect_server.domain.notes import spelt_words, title_of, topic_of
-from recollect_server.domain.topics import said_anywhere
-from recollect_server.inference.extractive import Extractive
-from recollect_server.inference.phrases import NEGATION
+from recollect_server.kernel.domain.message import Message
+from recollect_server.notes.notes import spelt_words, title_of, topic_of
+from recollect_server.notes.offline.extractive import Extractive
+from recollect_server.notes.offline.phrases import NEGATION
+from recollect_server.text.languages import language_of, question_stop_words
+from recollect_server.text.topics import said_anywhere
 
 from tests.cases import each
 

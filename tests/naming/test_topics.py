@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from recollect_server.domain.message import Message, Role
-from recollect_server.domain.topics import fitting, is_filler, shared, stems
-from recollect_server.inference.extractive import Extractive
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.notes.offline.extractive import Extractive
+from recollect_server.text.topics import fitting, is_filler, shared, stems
 
 from tests.cases import each
 
@@ -109,8 +109,8 @@ def test_a_plural_is_no_second_topic() -> None:
 
 def test_topics_of_equal_weight_are_the_same_in_every_process() -> None:
     program = """
-from recollect_server.domain.message import Message, Role
-from recollect_server.inference.extractive import Extractive
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.notes.offline.extractive import Extractive
 text = "The kettle, the carpet, the ladder, the mirror, the pillow and the candle were sold."
 talk = [Message(Role.USER, text, 0, at, at) for at in (1, 2)]
 print(Extractive().write_notes(talk, "").topics)

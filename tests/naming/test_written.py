@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.message import Role, ToolCall
-from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, FoundAnchor
-from recollect_server.inference.hosted import HostedModel
-from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
-from recollect_server.inference.spending import DailySpending
+from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import Role, ToolCall
+from recollect_server.notes.hosted.hosted import HostedModel
+from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable
+from recollect_server.notes.hosted.spending import DailySpending
+from recollect_server.notes.notes import MAX_ABBREVIATION, MAX_SUMMARY, FoundAnchor
 
 from tests.naming.conftest import NOTES, Answer, Api, Ledger, Talk, wrote
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from recollect_server.app.metrics import METRICS
-from recollect_server.domain.time import system_clock
-from recollect_server.domain.tokens import Grant, scopes_of
-from recollect_server.services.tokens import Tokens
-from recollect_server.storage.logs.tokens import TokenLedger
+from recollect_server.access.token import Grant, scopes_of
+from recollect_server.access.token_log import TokenLedger
+from recollect_server.access.tokens import Tokens
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run.metrics import METRICS
 
 from tests.conftest import LOOPBACK, RunningServer
 from tests.server.conftest import connect

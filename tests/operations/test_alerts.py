@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from recollect_server.app.metrics import METRICS
+from recollect_server.run.metrics import METRICS
 
 from tests.conftest import Start
 from tests.operations.conftest import OBSERVED, samples_of, scrape

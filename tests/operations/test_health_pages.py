@@ -16,8 +16,8 @@ import grpc
 import pytest
 import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from recollect_server import app
-from recollect_server.app.space import OpenSpace
+from recollect_server.run import app
+from recollect_server.run.space import OpenSpace
 
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.operations.conftest import OBSERVED, get, token
@@ -193,7 +193,7 @@ def test_a_caller_who_trickles_is_cut_off_by_a_stop(start_server: Start) -> None
 
 _WITHOUT_DESCRIPTORS = """
 import resource, socket, time
-from recollect_server.transport.plain_http import PlainHttp, text_page
+from recollect_server.contract.plain_http import PlainHttp, text_page
 
 http = PlainHttp("health-listen", "127.0.0.1:0", {"/": lambda _: text_page(200, "alive")})
 port = int(http.open().rpartition(":")[2])

@@ -14,15 +14,15 @@ import pytest
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from recollect_server import app
-from recollect_server.app.metrics import METRICS, OTHER, Metrics
-from recollect_server.app.metrics_page import metrics_page
-from recollect_server.domain.telemetry import Count
-from recollect_server.jobs.upkeep import FollowerJob
-from recollect_server.settings import Settings, WrongSettings
-from recollect_server.storage.index.writer import Writer
-from recollect_server.transport.listening import CannotListen
-from recollect_server.transport.streams import StreamLimits
+from recollect_server.contract.listening import CannotListen
+from recollect_server.contract.streams import StreamLimits
+from recollect_server.kernel.domain.telemetry import Count
+from recollect_server.kernel.index.writer import Writer
+from recollect_server.run import app
+from recollect_server.run.jobs.upkeep import FollowerJob
+from recollect_server.run.metrics import METRICS, OTHER, Metrics
+from recollect_server.run.metrics_page import metrics_page
+from recollect_server.run.settings import Settings, WrongSettings
 
 from tests.conftest import LOOPBACK, Start
 from tests.faults.conftest import Disk, disk
@@ -329,7 +329,7 @@ def test_an_address_that_cannot_be_ends_the_start_with_advice(start_server: Star
 
 def test_a_server_that_nobody_observes_imports_nothing_for_it() -> None:
     program = (
-        "import sys, recollect_server.app;"
+        "import sys, recollect_server.run.app;"
         "sys.exit(bool({'prometheus_client', 'opentelemetry'} & {*sys.modules}))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -24,10 +24,10 @@ from recollect import AsyncClient, Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from recollect_server import app
-from recollect_server.app.tracing import Tracing
-from recollect_server.domain.telemetry import CALL, UNMEASURED, CallIds, Step, trace_of
-from recollect_server.settings import Settings, WrongSettings
+from recollect_server.kernel.domain.telemetry import CALL, UNMEASURED, CallIds, Step, trace_of
+from recollect_server.run import app
+from recollect_server.run.settings import Settings, WrongSettings
+from recollect_server.run.tracing import Tracing
 
 from tests.cases import each
 from tests.conftest import LOOPBACK, RunningServer, Start

@@ -7,7 +7,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Message, ToolCall
-from recollect_server.domain.time import DAY
+from recollect_server.kernel.domain.time import DAY
 
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start

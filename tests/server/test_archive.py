@@ -5,7 +5,7 @@ from typing import Any
 from google.protobuf.struct_pb2 import Struct
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Conversation
-from recollect_server.domain.conversation import merged
+from recollect_server.kernel.domain.conversation import merged
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, delete_index, user

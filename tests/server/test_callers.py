@@ -6,8 +6,8 @@ from pathlib import Path
 import grpc
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
 from tests.crash.checker import check, check_index, note, send

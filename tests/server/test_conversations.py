@@ -14,9 +14,9 @@ from recollect.v1.message_pb2 import (
     ToolCall,
     Usage,
 )
-from recollect_server.domain.conversation import TitleAssigned
-from recollect_server.domain.ids import is_conversation_id
-from recollect_server.storage.logs.lines import Entry, encode
+from recollect_server.kernel.domain.conversation import TitleAssigned
+from recollect_server.kernel.domain.ids import is_conversation_id
+from recollect_server.kernel.log.lines import Entry, encode
 
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start

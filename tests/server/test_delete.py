@@ -8,10 +8,10 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall
-from recollect_server.storage.index.columns import KnownRequest
-from recollect_server.storage.index.requests import RequestTable
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.lines import Place
+from recollect_server.kernel.index.columns import KnownRequest
+from recollect_server.kernel.index.requests import RequestTable
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.lines import Place
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (

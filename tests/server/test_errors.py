@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from recollect.v1.error_pb2 import ErrorReason
-from recollect_server.domain import errors
-from recollect_server.transport.errors import TABLE
+from recollect_server.contract.errors import TABLE
+from recollect_server.kernel.domain import errors
 
 from tests.cases import each
 from tests.conformance.contract import reasons

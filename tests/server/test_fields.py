@@ -17,7 +17,7 @@ from recollect.v1.external_communication_service_pb2_grpc import ExternalCommuni
 from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL
 from recollect.v1.message_pb2 import Message as ProtoMessage
 from recollect.v1.update_pb2 import Update
-from recollect_server.domain.conversation import (
+from recollect_server.kernel.domain.conversation import (
     Abbreviated,
     Began,
     Compressed,
@@ -27,7 +27,13 @@ from recollect_server.domain.conversation import (
     SplitSuggested,
     TitleAssigned,
 )
-from recollect_server.domain.external import (
+from recollect_server.kernel.domain.message import Message, Redaction, Role, ToolCall, Usage
+from recollect_server.kernel.index import columns
+from recollect_server.kernel.index.columns import Columns, dump_json
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log.lines import Entry, Line, decode, encode
+from recollect_server.people import communication_table as external
+from recollect_server.people.communication import (
     CommunicationBegan,
     Direction,
     EscalationOpened,
@@ -36,12 +42,7 @@ from recollect_server.domain.external import (
     Trust,
     TrustSet,
 )
-from recollect_server.domain.message import Message, Redaction, Role, ToolCall, Usage
-from recollect_server.features import FEATURES
-from recollect_server.storage.index import columns, external
-from recollect_server.storage.index.columns import Columns, dump_json
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Entry, Line, decode, encode
+from recollect_server.run.features import FEATURES
 
 from tests.cases import each
 from tests.conftest import RunningServer

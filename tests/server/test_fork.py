@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import ToolCall
-from recollect_server.services.space.conversation_logs import Committed
-from recollect_server.services.space.writes import Writes
+from recollect_server.kernel.space.conversation_logs import Committed
+from recollect_server.kernel.space.writes import Writes
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import (

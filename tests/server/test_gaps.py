@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from recollect_server.storage.gaps import Gaps, Wiped
+from recollect_server.kernel.index.gaps import Gaps, Wiped
 
 ROWS = 2000
 

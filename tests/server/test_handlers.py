@@ -14,9 +14,9 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import message_pb2
-from recollect_server.domain.principal import Principal
-from recollect_server.domain.time import Deadline
-from recollect_server.transport.handling import Call, CallLog, deadline_of, unary
+from recollect_server.access.principal import Principal
+from recollect_server.contract.handling import Call, CallLog, deadline_of, unary
+from recollect_server.kernel.domain.time import Deadline
 from structlog.testing import capture_logs
 
 from tests.cases import each

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from recollect_server.cli import commands
-from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
-from recollect_server.services.recall.embedding import Embedding
-from recollect_server.services.recall.recall import Recall
+from recollect_server.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
+from recollect_server.recall.embedding.embedding import Embedding
+from recollect_server.recall.recall import Recall
+from recollect_server.run.commands import commands
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, code_of

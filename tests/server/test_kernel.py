@@ -3,27 +3,27 @@
 from pathlib import Path
 
 import pytest
-from recollect_server.domain.conversation import Began
-from recollect_server.domain.errors import ConversationNotFound
-from recollect_server.domain.ids import new_ulid
-from recollect_server.domain.live import Holder
-from recollect_server.domain.message import Message, Role
-from recollect_server.domain.time import system_clock
-from recollect_server.domain.update import LogDeleted, Update, Updated
-from recollect_server.services.space.conversation_logs import placed
-from recollect_server.services.space.deletion import DELETE_ANCHORS
-from recollect_server.services.space.features import Features
-from recollect_server.services.space.space import Space
-from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.ring import Interest
-from recollect_server.services.streaming.snapshot import Choice
-from recollect_server.services.turns import turns_of
-from recollect_server.services.upkeep.recovery import no_progress, rebuild, recover
-from recollect_server.services.upkeep.verification import verify
-from recollect_server.services.working_context import LoadLimits
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.lines import seal
-from recollect_server.storage.logs.store import START
+from recollect_server.kernel.compare.recovery import no_progress, rebuild, recover
+from recollect_server.kernel.compare.verification import verify
+from recollect_server.kernel.domain.conversation import Began
+from recollect_server.kernel.domain.errors import ConversationNotFound
+from recollect_server.kernel.domain.ids import new_ulid
+from recollect_server.kernel.domain.live import Holder
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.kernel.domain.update import LogDeleted, Update, Updated
+from recollect_server.kernel.erase.deletion import DELETE_ANCHORS
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.lines import seal
+from recollect_server.kernel.log.store import START
+from recollect_server.kernel.space.conversation_logs import placed
+from recollect_server.kernel.space.features import Features
+from recollect_server.kernel.space.space import Space
+from recollect_server.kernel.space.turns import turns_of
+from recollect_server.kernel.space.working_context import LoadLimits
+from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.stream.ring import Interest
+from recollect_server.kernel.stream.snapshot import Choice
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from recollect.v1.context_pb2 import RECALL_DIAL_LIKELY
 from recollect.v1.recall_service_pb2 import BuildContextRequest
-from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder
-from recollect_server.inference.weights import E5, MINILM, Profile, Weights, look, shipped
-from recollect_server.services.recall import models
-from recollect_server.services.recall.candidates import SIMILAR_WORDS, VECTOR_LEGS
-from recollect_server.storage.vectors import checking
-from recollect_server.storage.vectors.file import VectorsUnavailable
-from recollect_server.storage.vectors.store import VectorStore, hash_of
+from recollect_server.recall.candidates import SIMILAR_WORDS, VECTOR_LEGS
+from recollect_server.recall.model import models
+from recollect_server.recall.model.embedder import CannotEmbed, EmbeddedPiece, Embedder
+from recollect_server.recall.model.weights import E5, MINILM, Profile, Weights, look, shipped
+from recollect_server.recall.vectors import checking
+from recollect_server.recall.vectors.file import VectorsUnavailable
+from recollect_server.recall.vectors.store import VectorStore, hash_of
 
 from tests.cases import each
 from tests.conftest import RunningServer, Start
@@ -325,8 +325,8 @@ def test_without_the_second_model_everything_else_goes_on_until_it_is_there(
     def moved(profile: Profile = MINILM) -> Path:
         return at[profile]
 
-    monkeypatch.setattr("recollect_server.app.models.shipped", moved)
-    monkeypatch.setattr("recollect_server.services.recall.embedding_plan._RETRY", 0.1)
+    monkeypatch.setattr("recollect_server.run.models.shipped", moved)
+    monkeypatch.setattr("recollect_server.recall.embedding.plan._RETRY", 0.1)
     server = start_server(embedder="onnx")
     service = connect(server)
     kyoto = service.conversation_of(ENGLISH[0])

@@ -13,8 +13,8 @@ from recollect.v1 import context_pb2
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.message_pb2 import Message, ToolCall
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.storage.index.messages import MessageTable
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.index.messages import MessageTable
 
 from tests.at_rest import problems
 from tests.conftest import RunningServer, Start

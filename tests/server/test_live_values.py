@@ -6,7 +6,7 @@ from functools import partial
 from operator import floordiv
 
 import pytest
-from recollect_server.domain.live import Holder
+from recollect_server.kernel.domain.live import Holder
 
 
 def test_values_made_from_another_change_with_it() -> None:

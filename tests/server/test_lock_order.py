@@ -1,11 +1,11 @@
-"""The order of a space's locks is checked as threads take them: see `services.space.locks`."""
+"""The order of a space's locks is checked as threads take them: see `kernel.space.locks`."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from recollect_server.services.space.locks import Lock, LockOrder, LockOrderError, Locks, Rank
+from recollect_server.kernel.space.locks import Lock, LockOrder, LockOrderError, Locks, Rank
 
 
 @pytest.fixture

@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
-from recollect_server.app.space_jobs import EMBEDDER
-from recollect_server.domain.conversation import opening_of
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.snippets import LENGTH, passage_at
-from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
-from recollect_server.inference.weights import look, shipped
-from recollect_server.services.recall.embedding import Embedding
-from recollect_server.services.recall.embedding_plan import Plan
-from recollect_server.services.recall.meaning import Meaning
-from recollect_server.storage.index import checking as index
-from recollect_server.storage.index.postings import KeywordScores
-from recollect_server.storage.index.search import Search
-from recollect_server.storage.index.words import QueryTerms
-from recollect_server.storage.vectors import checking as vectors
-from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
+from recollect_server.kernel.domain.conversation import opening_of
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.index import checking as index
+from recollect_server.recall.embedding.embedding import Embedding
+from recollect_server.recall.embedding.plan import Plan
+from recollect_server.recall.meaning import Meaning
+from recollect_server.recall.model.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
+from recollect_server.recall.model.weights import look, shipped
+from recollect_server.recall.postings import KeywordScores
+from recollect_server.recall.search import Search
+from recollect_server.recall.vectors import checking as vectors
+from recollect_server.recall.vectors.store import EmbeddedText, VectorStore, hash_of
+from recollect_server.run.space_jobs import EMBEDDER
+from recollect_server.text.snippets import LENGTH, passage_at
+from recollect_server.text.words import QueryTerms
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, answers, delete_index, moment, user

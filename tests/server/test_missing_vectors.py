@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
+from recollect_server.recall.model.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
 
 from tests.conftest import Start
 from tests.server.conftest import Connect

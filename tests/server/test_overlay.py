@@ -5,11 +5,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from recollect_server.domain.message import Message, Role
-from recollect_server.features import FEATURES
-from recollect_server.services.space.projection import Key, Overlay, Projection
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Entry, Line, Stamp, encoded
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log.lines import Entry, Line, Stamp, encoded
+from recollect_server.kernel.space.projection import Key, Overlay, Projection
+from recollect_server.run.features import FEATURES
 
 ONE, TWO = "conv-01J00000000000000000000001", "conv-01J00000000000000000000002"
 

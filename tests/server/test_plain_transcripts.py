@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect_server.storage.logs.lines import line_of
+from recollect_server.kernel.log.lines import line_of
 from structlog.testing import capture_logs
 
 from tests.at_rest import lines_of

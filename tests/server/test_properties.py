@@ -12,8 +12,8 @@ import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recollect_server.domain.budget import estimate_tokens, newest_turns
-from recollect_server.domain.conversation import (
+from recollect_server.kernel.domain.budget import estimate_tokens, newest_turns
+from recollect_server.kernel.domain.conversation import (
     MAX_OPENING,
     Abbreviated,
     Began,
@@ -24,10 +24,14 @@ from recollect_server.domain.conversation import (
     fold,
     opening_of,
 )
-from recollect_server.domain.ids import is_conversation_id
-from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
-from recollect_server.domain.snippets import END, LENGTH, START, PassageFinder, plain
-from recollect_server.domain.text import (
+from recollect_server.kernel.domain.ids import is_conversation_id
+from recollect_server.kernel.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.kernel.domain.time import UNLIMITED, from_text, to_text
+from recollect_server.kernel.index.tokens import tokens
+from recollect_server.kernel.log.lines import Damaged, Entry, Stamp, decode, encode
+from recollect_server.run.settings import Settings, WrongSettings
+from recollect_server.text.snippets import END, LENGTH, START, PassageFinder, plain
+from recollect_server.text.text import (
     UNSPACED_RUN,
     normal_form,
     pairs,
@@ -35,10 +39,6 @@ from recollect_server.domain.text import (
     segment,
     sentences,
 )
-from recollect_server.domain.time import UNLIMITED, from_text, to_text
-from recollect_server.settings import Settings, WrongSettings
-from recollect_server.storage.index.tokens import tokens
-from recollect_server.storage.logs.lines import Damaged, Entry, Stamp, decode, encode
 
 from tests.conftest import examples
 

@@ -4,7 +4,7 @@ import unicodedata
 
 import apsw
 import pytest
-from recollect_server.services.recall.retrieval import KEYWORD_BUDGET
+from recollect_server.recall.retrieval import KEYWORD_BUDGET
 
 from tests.at_rest import INDEX
 from tests.cases import each

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from recollect_server.app import CannotStart
-from recollect_server.domain.ids import is_conversation_id
+from recollect_server.kernel.domain.ids import is_conversation_id
+from recollect_server.run.app import CannotStart
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import (

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from recollect_server.app import CannotStart
-from recollect_server.settings import Settings, WrongSettings
-from recollect_server.transport.listening import CannotListen
+from recollect_server.contract.listening import CannotListen
+from recollect_server.run.app import CannotStart
+from recollect_server.run.settings import Settings, WrongSettings
 
 from tests.conftest import RunningServer
 from tests.programs import SERVER, ran

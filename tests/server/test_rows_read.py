@@ -7,13 +7,13 @@ from typing import Any
 
 import apsw
 import pytest
-from recollect_server.domain.conversation import Began
-from recollect_server.domain.message import Message, Role
-from recollect_server.features import FEATURES
-from recollect_server.services.space.deletion import DELETE_ANCHORS
-from recollect_server.services.space.space import Space
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.kernel.domain.conversation import Began
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.erase.deletion import DELETE_ANCHORS
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.space.space import Space
+from recollect_server.run.features import FEATURES
 
 TIME = 1_790_000_000_000
 

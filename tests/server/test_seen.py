@@ -1,6 +1,6 @@
 """The filter of request ids that were seen."""
 
-from recollect_server.storage.index.requests import SeenNames
+from recollect_server.kernel.index.requests import SeenNames
 
 
 def test_a_request_id_that_was_added_is_never_missed() -> None:

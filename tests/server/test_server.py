@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from recollect.v1 import conversation_service_pb2
-from recollect_server.services.conversations import Conversations
+from recollect_server.conversations.service import Conversations
 
 from tests.cases import each
 from tests.conftest import RunningServer, Start

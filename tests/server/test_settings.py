@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from recollect_server.settings import Settings, WrongSettings
+from recollect_server.run.settings import Settings, WrongSettings
 
 from tests.cases import each
 from tests.conftest import Start

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect.v1 import conversation_service_pb2
-from recollect_server.services.conversations import Conversations
-from recollect_server.transport.listening import CannotListen
+from recollect_server.contract.listening import CannotListen
+from recollect_server.conversations.service import Conversations
 
 from tests import with_token
 from tests.at_rest import is_sealed
@@ -240,10 +240,10 @@ def test_a_start_writes_what_it_locks_and_looks_at_and_no_more(
 
 
 def test_a_server_imports_neither_the_client_nor_what_prints_for_people() -> None:
-    text = "import sys, recollect_server.__main__, recollect_server.cli.serve; print(*sys.modules)"
+    text = "import sys, recollect_server.__main__, recollect_server.run.commands.serve; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     names = set(ran.stdout.split())
-    assert {"recollect.v1", "recollect_server.app"} < names
+    assert {"recollect.v1", "recollect_server.run.app"} < names
     assert names.isdisjoint({"recollect._types.message", "recollect._shared.channel", "rich"})
 
 
@@ -252,5 +252,5 @@ def test_what_needs_no_server_imports_none(command: str) -> None:
     program = [sys.executable, "-X", "importtime", "-m", "recollect_server", command]
     ran = subprocess.run(program, capture_output=True, text=True, check=False)
     names = {line.split("|")[-1].strip() for line in ran.stderr.splitlines() if "|" in line}
-    assert "recollect_server.settings" in names
-    assert not any(it.startswith("recollect_server.app") for it in names)
+    assert "recollect_server.run.settings" in names
+    assert not any(it.startswith("recollect_server.run.app") for it in names)

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.transport import pool
-from recollect_server.transport.pool import CallPool
+from recollect_server.contract import pool
+from recollect_server.contract.pool import CallPool
 
 from tests import with_token
 from tests.conftest import RunningServer, Start

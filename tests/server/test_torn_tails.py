@@ -10,11 +10,11 @@ import apsw
 import pytest
 from recollect import Client
 from recollect.cli.administration.upkeep import TORN_ADVICE
-from recollect_server import app
-from recollect_server.domain.snippets import without_marks
-from recollect_server.storage.index.file import break_seal, keep_ends, remove_files
-from recollect_server.storage.index.migrations import OLDEST
-from recollect_server.storage.logs.repair import repair_tail
+from recollect_server.kernel.index.file import break_seal, keep_ends, remove_files
+from recollect_server.kernel.index.migrations import OLDEST
+from recollect_server.kernel.log.repair import repair_tail
+from recollect_server.run import app
+from recollect_server.text.snippets import without_marks
 from structlog.testing import capture_logs
 
 from tests.at_rest import INDEX, lines_of

@@ -12,11 +12,11 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
-from recollect_server.domain.message import Message
-from recollect_server.storage.logs.entries import Unknown
-from recollect_server.storage.logs.lines import Damaged, Line, decode
-from recollect_server.storage.logs.reader import scan
-from recollect_server.storage.logs.repair import look_through
+from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.log.entries import Unknown
+from recollect_server.kernel.log.lines import Damaged, Line, decode
+from recollect_server.kernel.log.reader import scan
+from recollect_server.kernel.log.repair import look_through
 
 from tests import with_token
 from tests.at_rest import lines_of

@@ -12,12 +12,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from recollect import Client
 from recollect.v1.conversation_service_pb2 import RedactMessageRequest, StreamUpdatesRequest
 from recollect.v1.recall_service_pb2 import BuildContextRequest
-from recollect_server.domain.conversation import ConversationUnindexed
-from recollect_server.domain.filters import SearchScope
-from recollect_server.settings.values import FOLDER
-from recollect_server.storage.failpoints import FAILPOINTS
-from recollect_server.storage.index.search import Search
-from recollect_server.storage.vectors.checking import state_of
+from recollect_server.kernel.domain.conversation import ConversationUnindexed
+from recollect_server.kernel.domain.filters import SearchScope
+from recollect_server.kernel.failpoints import FAILPOINTS
+from recollect_server.recall.search import Search
+from recollect_server.recall.vectors.checking import state_of
+from recollect_server.run.settings.values import FOLDER
 
 from tests import at_rest
 from tests.conftest import MovableClock, RunningServer, Start

@@ -12,9 +12,9 @@ import recollect_server
 import structlog
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
-from recollect_server import app
-from recollect_server.domain.ids import new_ulid
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.ids import new_ulid
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.conftest import LOOPBACK
 from tests.server.conftest import Service, agent, user

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from recollect import Client, Message
-from recollect_server.services.recall import fusion, recall, retrieval
-from recollect_server.services.recall.candidates import Candidates
-from recollect_server.services.recall.retrievers import ConversationLegs, Fused
-from recollect_server.storage.vectors.matrix import Matrix
+from recollect_server.recall import fusion, recall, retrieval
+from recollect_server.recall.candidates import Candidates
+from recollect_server.recall.retrievers import ConversationLegs, Fused
+from recollect_server.recall.vectors.matrix import Matrix
 
 from tests.conftest import Start
 from tests.server.conftest import Connect

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 from click.testing import CliRunner, Result
-from recollect_server.cli import commands
+from recollect_server.run.commands import commands
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Connect, agent, connect, user

@@ -6,9 +6,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from recollect_server.domain.keys import new_key
-from recollect_server.services.upkeep.backup.creation import back_up
-from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.backup.creation import back_up
+from recollect_server.kernel.domain.keys import new_key
+from recollect_server.kernel.log.folder import FolderStore
 
 from tests.at_rest import lines_of
 from tests.conftest import RunningServer, Start

@@ -13,9 +13,9 @@ import hypothesis
 import pytest
 from click.testing import Result
 from hypothesis import strategies
-from recollect_server.domain.backups import backup_time, kept, parse_keep
-from recollect_server.services.upkeep.backup.folder import BackupFolder, verified
-from recollect_server.services.upkeep.backup.manifest import CannotCopy
+from recollect_server.backup.folder import BackupFolder, verified
+from recollect_server.backup.manifest import CannotCopy
+from recollect_server.backup.names import backup_time, kept, parse_keep
 
 from tests.conftest import RunningServer, Start
 from tests.programs import SERVER, Forked

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from recollect_server.services.upkeep.backup.bucket import BackupBucket
-from recollect_server.services.upkeep.backup.manifest import CannotCopy
+from recollect_server.backup.bucket import BackupBucket
+from recollect_server.backup.manifest import CannotCopy
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, answers

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from recollect_server.settings import FORMER, Settings
-from recollect_server.settings.environment import take_secrets
+from recollect_server.run.settings import FORMER, Settings
+from recollect_server.run.settings.environment import take_secrets
 
 from tests.cases import each
 from tests.server_cli.conftest import run

@@ -14,9 +14,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 from recollect import Client, Unavailable
-from recollect_server.domain.keys import EncryptionKey, Keyring, new_key
-from recollect_server.services.upkeep.backup.folder import BackupFolder
-from recollect_server.storage import archive
+from recollect_server.backup import archive
+from recollect_server.backup.folder import BackupFolder
+from recollect_server.kernel.domain.keys import EncryptionKey, Keyring, new_key
 
 from tests.conftest import RunningServer, Start
 from tests.programs import SERVER, Forked

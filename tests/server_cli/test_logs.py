@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 from recollect import Client, InvalidArgument, Message, NotFound
-from recollect_server.storage import format as formats
+from recollect_server.kernel import format as formats
 from structlog.testing import capture_logs
 
 from tests.conftest import reset_logs

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Message
-from recollect_server.cli.folder import shown
-from recollect_server.domain.time import system_clock
-from recollect_server.features import FEATURES
-from recollect_server.services.upkeep.backup.creation import back_up
-from recollect_server.services.upkeep.backup.manifest import read_manifest
-from recollect_server.services.upkeep.backup.restoring import restore
-from recollect_server.services.upkeep.recovery import rebuild, recover
-from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.backup.creation import back_up
+from recollect_server.backup.manifest import read_manifest
+from recollect_server.backup.restoring import restore
+from recollect_server.kernel.compare.recovery import rebuild, recover
+from recollect_server.kernel.compare.verification import verify
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.run.commands.folder import shown
+from recollect_server.run.features import FEATURES
 
 from tests.conftest import RunningServer
 

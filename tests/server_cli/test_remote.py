@@ -6,7 +6,7 @@ import click
 import pytest
 from recollect._shared.channel import ADDRESS
 from recollect.cli.group import commands as client_commands
-from recollect_server.cli import commands, health
+from recollect_server.run.commands import commands, health
 
 from tests.cases import each
 from tests.conftest import RunningServer

@@ -11,9 +11,9 @@ from signal import SIGKILL
 
 import pytest
 from recollect import CheckpointRecord, Client, Message
-from recollect_server.app import CannotStart
-from recollect_server.domain.keys import new_key
-from recollect_server.storage.failpoints import FAILPOINTS
+from recollect_server.kernel.domain.keys import new_key
+from recollect_server.kernel.failpoints import FAILPOINTS
+from recollect_server.run.app import CannotStart
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import RunningServer, Start

@@ -9,7 +9,7 @@ from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-from recollect_server.transport.gate import SPACE_KEY
+from recollect_server.contract.gate import SPACE_KEY
 
 from tests.server.conftest import Service
 

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 
 import structlog
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 MOST_AWAKE = 2
 

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import structlog
-from recollect_server import app
-from recollect_server.jobs.loop import Loop
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.jobs.loop import Loop
+from recollect_server.run.settings import Settings
 
 SPACES = 5
 

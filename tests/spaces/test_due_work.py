@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from recollect import Client
-from recollect_server.jobs.due_work import DueKeeper, DueWork
-from recollect_server.services.spaces.spaces import Lease
-from recollect_server.storage.due import DueMarkers
+from recollect_server.admin.due import DueMarkers
+from recollect_server.kernel.space.spaces import Lease
+from recollect_server.run.jobs.due_work import DueKeeper, DueWork
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.waiting import until

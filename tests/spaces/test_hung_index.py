@@ -12,10 +12,10 @@ from pathlib import Path
 import apsw
 import grpc
 import pytest
-from recollect_server.app.space import OpenSpace
-from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index import writer
-from recollect_server.storage.index.file import open_writer
+from recollect_server.kernel.failpoints import hit
+from recollect_server.kernel.index import writer
+from recollect_server.kernel.index.file import open_writer
+from recollect_server.run.space import OpenSpace
 from structlog.testing import capture_logs
 
 from tests.at_rest import is_sealed

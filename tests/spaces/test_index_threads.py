@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import apsw
-from recollect_server.features import FEATURES
-from recollect_server.storage.index.index import Index
+from recollect_server.kernel.index.index import Index
+from recollect_server.run.features import FEATURES
 
 from tests.conftest import RunningServer
 from tests.spaces.conftest import Enter

@@ -23,9 +23,9 @@ from recollect import Client, ConversationList, Message, Update
 from recollect.v1 import channel_service_pb2 as channels
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.channel_pb2 import CliOrigin
-from recollect_server import app
-from recollect_server.services.space.locks import LockOrder
-from recollect_server.settings import Settings
+from recollect_server.kernel.space.locks import LockOrder
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start, examples
 from tests.server.conftest import Failure, failure_in, failure_of, user

@@ -8,9 +8,9 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.errors import TooManySpaces
-from recollect_server.storage.vectors import checking as vectors
-from recollect_server.transport.health import DEGRADED
+from recollect_server.contract.health import DEGRADED
+from recollect_server.kernel.domain.errors import TooManySpaces
+from recollect_server.recall.vectors import checking as vectors
 
 from tests.at_rest import is_sealed
 from tests.cases import each

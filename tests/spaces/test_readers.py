@@ -5,8 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from recollect_server.features import FEATURES
-from recollect_server.storage.index.index import Index
+from recollect_server.kernel.index.index import Index
+from recollect_server.run.features import FEATURES
 
 from tests.server.conftest import at_once
 

@@ -16,16 +16,16 @@ from recollect import Client
 from recollect.v1 import channel_service_pb2 as channels
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.channel_pb2 import WhatsappOrigin
-from recollect_server import app
-from recollect_server.app.space import OpenSpace
-from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.tokens import Grant
-from recollect_server.jobs.due_work import DueWork
-from recollect_server.services.space.events import Resting
-from recollect_server.services.space.locks import LockOrder
-from recollect_server.settings import Settings
-from recollect_server.storage.due import DueMarkers
-from recollect_server.storage.index import writer
+from recollect_server.access.token import Grant
+from recollect_server.admin.due import DueMarkers
+from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.index import writer
+from recollect_server.kernel.space.events import Resting
+from recollect_server.kernel.space.locks import LockOrder
+from recollect_server.run import app
+from recollect_server.run.jobs.due_work import DueWork
+from recollect_server.run.settings import Settings
+from recollect_server.run.space import OpenSpace
 
 from tests.at_rest import is_sealed
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start

@@ -13,7 +13,7 @@ import apsw
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
-from recollect_server.app.space_jobs import RETENTION
+from recollect_server.run.space_jobs import RETENTION
 
 from tests.conftest import RunningServer
 from tests.server.conftest import server_process, user

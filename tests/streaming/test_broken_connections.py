@@ -12,8 +12,8 @@ import recollect
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from recollect import Client, ConversationUpdated, Message, RetryPolicy, Update
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.streaming import checkers
 from tests.streaming.proxy import Proxy

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.live import Live
-from recollect_server.services.streaming import drafts
-from recollect_server.services.streaming.drafts import Drafts
-from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.ring import Interest
-from recollect_server.services.streaming.snapshot import Choice
-from recollect_server.services.working_context import LoadLimits
-from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.order import OrderedChange, OrderedChanges, Part
+from recollect_server.kernel.domain.live import Live
+from recollect_server.kernel.log.kinds import Action, Kind
+from recollect_server.kernel.log.order import OrderedChange, OrderedChanges, Part
+from recollect_server.kernel.space.working_context import LoadLimits
+from recollect_server.kernel.stream import drafts
+from recollect_server.kernel.stream.drafts import Drafts
+from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.stream.ring import Interest
+from recollect_server.kernel.stream.snapshot import Choice
 
 from tests.at_rest import opened
 from tests.conftest import MovableClock, RunningServer, Start

@@ -9,16 +9,16 @@ from typing import Any
 
 import apsw
 import pytest
-from recollect_server.domain.conversation import Began, Conversation, fold
-from recollect_server.domain.message import Message, Role
-from recollect_server.features import FEATURES
-from recollect_server.services.space.space import Space
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.updates import Added
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Entry, Line
-from recollect_server.storage.logs.order import Mark
+from recollect_server.kernel.domain.conversation import Began, Conversation, fold
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.index.updates import Added
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.log.lines import Entry, Line
+from recollect_server.kernel.log.order import Mark
+from recollect_server.kernel.space.space import Space
+from recollect_server.run.features import FEATURES
 
 from tests.at_rest import opened
 from tests.streaming.conftest import Recorder, Subscriber

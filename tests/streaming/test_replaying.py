@@ -6,19 +6,19 @@ from typing import cast
 
 import apsw
 import pytest
-from recollect_server.domain.conversation import Began, Conversation, fold
-from recollect_server.domain.message import Message, Role
-from recollect_server.features import FEATURES
-from recollect_server.services.streaming.log import _watched
-from recollect_server.services.streaming.replaying import Replaying
-from recollect_server.services.streaming.ring import Interest
-from recollect_server.storage.index import migrations
-from recollect_server.storage.index.columns import UpdateRow
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.lines import Entry, Line
-from recollect_server.storage.logs.order import OrderedChange
-from recollect_server.storage.logs.store import LogNotFound, LogStore
+from recollect_server.kernel.domain.conversation import Began, Conversation, fold
+from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.index import migrations
+from recollect_server.kernel.index.columns import UpdateRow
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log.kinds import Action, Kind
+from recollect_server.kernel.log.lines import Entry, Line
+from recollect_server.kernel.log.order import OrderedChange
+from recollect_server.kernel.log.store import LogNotFound, LogStore
+from recollect_server.kernel.stream.log import _watched
+from recollect_server.kernel.stream.replaying import Replaying
+from recollect_server.kernel.stream.ring import Interest
+from recollect_server.run.features import FEATURES
 
 NAME, OTHER = "conv-01J00000000000000000000001", "conv-01J00000000000000000000002"
 TEXT = Entry(Message(Role.USER, "x", 1, turn_number=1))

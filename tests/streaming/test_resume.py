@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server import app
-from recollect_server.domain.live import Holder
-from recollect_server.jobs.upkeep import Bounds, UpdatePruner
-from recollect_server.services.space.space import Space
-from recollect_server.services.streaming import log as update_log
-from recollect_server.services.streaming import ring
-from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.log import NewUpdates, UpdateLog
-from recollect_server.storage.index.file import NAME, remove_files
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.store import LogUnavailable
-from recollect_server.transport import streams
+from recollect_server.contract import streams
+from recollect_server.kernel.domain.live import Holder
+from recollect_server.kernel.index.file import NAME, remove_files
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.kinds import Action, Kind
+from recollect_server.kernel.log.store import LogUnavailable
+from recollect_server.kernel.space.space import Space
+from recollect_server.kernel.stream import log as update_log
+from recollect_server.kernel.stream import ring
+from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.stream.log import NewUpdates, UpdateLog
+from recollect_server.run import space as opened_space
+from recollect_server.run.jobs.upkeep import Bounds, UpdatePruner
 from structlog.testing import capture_logs
 
 from tests.conftest import MovableClock, RunningServer, Start
@@ -438,7 +438,7 @@ def test_the_log_is_pruned_now_and_then(
     spaces: list[Space],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app.space, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
+    monkeypatch.setattr(opened_space, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
     server = start_server(max_updates=1)
     service = record(server)
     cursor = service.turn(service.create().id, "One").cursor

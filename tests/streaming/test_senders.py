@@ -2,7 +2,7 @@
 
 import threading
 
-from recollect_server.transport.held import Scheduled, Sender, Senders
+from recollect_server.contract.held import Scheduled, Sender, Senders
 
 from tests.waiting import until
 

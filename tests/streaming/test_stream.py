@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.conversation import SplitSuggested
-from recollect_server.storage.logs.lines import Entry, encode
+from recollect_server.kernel.domain.conversation import SplitSuggested
+from recollect_server.kernel.log.lines import Entry, encode
 
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start

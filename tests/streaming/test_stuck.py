@@ -13,10 +13,10 @@ import grpc.aio
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from recollect_server import app
-from recollect_server.transport.held import Scheduled, Sender, Senders
-from recollect_server.transport.server import ServerOptions
-from recollect_server.transport.streams import StreamLimits, Streams
+from recollect_server.contract.held import Scheduled, Sender, Senders
+from recollect_server.contract.server import ServerOptions
+from recollect_server.contract.streams import StreamLimits, Streams
+from recollect_server.run import app
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import failure_of, user

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import trustme
-from recollect_server import app
-from recollect_server.transport.server import ServerOptions
+from recollect_server.contract.server import ServerOptions
+from recollect_server.run import app
 
 from tests.conftest import LOOPBACK, RunningServer, Start
 

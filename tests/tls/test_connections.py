@@ -123,7 +123,7 @@ def expired(
     authority: Authority, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], None]:
     """Has servers show a certificate that has expired: they would refuse to take one up."""
-    from recollect_server.transport import certificates
+    from recollect_server.contract import certificates
 
     certificate = authority.issue(LOOPBACK, expired=True)
 

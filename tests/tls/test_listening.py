@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from recollect import Client
-from recollect_server.domain import endpoints
-from recollect_server.settings import Settings, WrongSettings
-from recollect_server.transport.listening import CannotListen
+from recollect_server.contract import endpoints
+from recollect_server.contract.listening import CannotListen
+from recollect_server.run.settings import Settings, WrongSettings
 
 from tests.cases import each
 from tests.conftest import LOOPBACK, RunningServer, Start

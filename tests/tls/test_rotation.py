@@ -14,7 +14,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 from recollect import Client, Message
-from recollect_server.transport.certificates import Certificates, PortCertificate, TlsFiles
+from recollect_server.contract.certificates import Certificates, PortCertificate, TlsFiles
 from structlog.testing import capture_logs
 
 from tests.conftest import LOOPBACK, RunningServer

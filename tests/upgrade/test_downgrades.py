@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 import structlog
-from recollect_server.app import CannotStart
-from recollect_server.storage.format import FORMAT, NAME
+from recollect_server.kernel.format import FORMAT, NAME
+from recollect_server.run.app import CannotStart
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import apsw
 import pytest
-from recollect_server.storage.format import FORMAT
-from recollect_server.storage.logs.entries import kinds as kinds_of_lines
+from recollect_server.kernel.format import FORMAT
+from recollect_server.kernel.log.entries import kinds as kinds_of_lines
 
 from scripts.upgrade_fixture import FIXTURES, Calls, Json, missing_fixtures
 from tests.conftest import MovableClock, RunningServer, Start
@@ -228,7 +228,7 @@ def test_the_newest_fixture_has_a_line_of_every_kind_that_a_caller_can_cause(
 
 
 def test_a_new_kind_of_line_raises_the_format() -> None:
-    # An older server would pass over it. Raise FORMAT in storage/format.py, add a migration of
+    # An older server would pass over it. Raise FORMAT in kernel/format.py, add a migration of
     # PostgreSQL's schema (it may be empty), and then the kind here.
     assert (FORMAT, sorted(kinds_of_lines())) == (3, KINDS_OF_FORMAT_3)
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from recollect_server.domain.embedding import USER
-from recollect_server.storage.vectors import scan
-from recollect_server.storage.vectors.joint import JointScan
-from recollect_server.storage.vectors.matrix import Matrix
-from recollect_server.storage.vectors.rows import Rows
-from recollect_server.storage.vectors.scan import Scan
+from recollect_server.recall.model.embedding import USER
+from recollect_server.recall.vectors import scan
+from recollect_server.recall.vectors.joint import JointScan
+from recollect_server.recall.vectors.matrix import Matrix
+from recollect_server.recall.vectors.rows import Rows
+from recollect_server.recall.vectors.scan import Scan
 
 BITS = 22
 Bytes = NDArray[np.int8]
@@ -147,7 +147,7 @@ def test_it_answers_the_same_whether_filled_at_once_or_bit_by_bit_in_any_order(p
 
 
 def test_it_grows_past_what_a_dictionary_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect_server.storage.vectors.matrix._TAIL", 50)
+    monkeypatch.setattr("recollect_server.recall.vectors.matrix._TAIL", 50)
     ids, vectors = some(700)
     question = a_question(vectors)
     grown = Matrix(BITS)

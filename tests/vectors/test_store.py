@@ -7,9 +7,9 @@ import apsw
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from recollect_server.domain.ids import number_of, sequence_of
-from recollect_server.storage.vectors.file import NAME, VectorsDamaged, VectorsUnavailable
-from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
+from recollect_server.kernel.domain.ids import number_of, sequence_of
+from recollect_server.recall.vectors.file import NAME, VectorsDamaged, VectorsUnavailable
+from recollect_server.recall.vectors.store import EmbeddedText, VectorStore, hash_of
 
 Bytes = NDArray[np.int8]
 

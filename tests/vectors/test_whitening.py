@@ -7,12 +7,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from recollect_server.domain.embedding import USER
-from recollect_server.services.recall.meaning import Copy, Meaning
-from recollect_server.storage.vectors.joint import JointScan
-from recollect_server.storage.vectors.matrix import Matrix
-from recollect_server.storage.vectors.scan import Scan
-from recollect_server.storage.vectors.whitening import LEAST_WHITENED
+from recollect_server.recall.meaning import Copy, Meaning
+from recollect_server.recall.model.embedding import USER
+from recollect_server.recall.vectors.joint import JointScan
+from recollect_server.recall.vectors.matrix import Matrix
+from recollect_server.recall.vectors.scan import Scan
+from recollect_server.recall.vectors.whitening import LEAST_WHITENED
 
 BITS = 22
 _EACH = 10  # messages of a conversation

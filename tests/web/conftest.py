@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from recollect import Client, Message
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.programs import PAGE, Forked
 
@@ -207,7 +207,7 @@ def browser() -> Iterator[Any]:
             context.set_default_timeout(100_000)
             return context
 
-        started.new_context = patient  # type: ignore[method-assign]
+        started.new_context = patient
         yield started
         started.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from recollect import Client, Message
-from recollect_server.domain.time import system_clock
+from recollect_server.kernel.domain.time import system_clock
 
 from tests.crash.load import process
 from tests.credentials.conftest import grant, tokens_of

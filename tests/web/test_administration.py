@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from recollect import Client, Message, Unauthenticated
-from recollect_server import app
-from recollect_server.domain.time import system_clock
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.credentials.conftest import grant, tokens_of
 from tests.web.conftest import COLOURS, TOO_WIDE, Bridge, Browsing, Stage, axe, visit, wait

@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 import pytest
 from recollect import Client, Message
 from recollect.v1.conversation_service_pb2 import LoadRequest, LoadResponse
-from recollect_server import app
-from recollect_server.domain.time import system_clock
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.cases import each
 from tests.crash.load import process

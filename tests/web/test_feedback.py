@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Client
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.client_cli.conftest import Recollect
 from tests.web.conftest import Browsing, Stage, axe, wait

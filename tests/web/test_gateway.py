@@ -17,9 +17,9 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from recollect import Client, Message
 from recollect.v1.recall_service_pb2 import SearchRequest, SearchResponse
-from recollect_server import app
-from recollect_server.domain.time import system_clock
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.conformance.runner import FOLDER, cases
 from tests.credentials.conftest import grant, tokens_of

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from recollect import Client, Message, Trust
-from recollect_server import app
-from recollect_server.domain.conversation import SplitSuggested
-from recollect_server.domain.time import system_clock
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.conversation import SplitSuggested
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.credentials.conftest import grant, tokens_of
 from tests.waiting import until

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from recollect import Client, Message
-from recollect_server import app
-from recollect_server.domain.time import system_clock
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.credentials.conftest import grant, tokens_of
 from tests.web.conftest import Bridge, Browsing, choose, visit

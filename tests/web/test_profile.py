@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from recollect import Client, Message
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.waiting import until
 from tests.web.conftest import TOO_WIDE, Bridge, Browsing, Stage, axe

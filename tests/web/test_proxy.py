@@ -18,9 +18,9 @@ import pytest
 import trustme
 from recollect import Client, Message
 from recollect.v1.access_service_pb2 import WhoAmIResponse
-from recollect_server import app
-from recollect_server.domain.time import system_clock
-from recollect_server.settings import Settings
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.cases import each
 from tests.credentials.conftest import grant, tokens_of

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Client, Message, Party, Role, ToolCall, Usage
-from recollect_server import app
-from recollect_server.inference.weights import TOKENIZER, shipped
-from recollect_server.settings import Settings
+from recollect_server.recall.model.weights import TOKENIZER, shipped
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.waiting import until
 from tests.web.conftest import ROW, Bridge, Browsing, Stage, axe, visit, wait

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from recollect import Client, Message, Role, ToolCall
-from recollect_server import app
-from recollect_server.settings import Settings
+from recollect_server.run import app
+from recollect_server.run.settings import Settings
 
 from tests.faults.conftest import Disk, disk
 from tests.waiting import until

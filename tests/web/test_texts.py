@@ -73,7 +73,7 @@ def test_what_is_written_from_left_to_right_stays_so_beside_it(
 
 def test_code_in_a_table_breaks_inside_no_word(stage: Stage, window: Browsing) -> None:
     words = "one two three four five six seven eight nine ten eleven twelve"
-    name = "recollect_server.services.channels.commands.Commands"
+    name = "recollect_server.channels.commands.Commands"
     text = f"| name | what |\n|---|---|\n| `{name}` | {words} {words} |"
     page = window.tab(f"/c/{answer(stage, text)}", ".markdown td code")
     page.set_viewport_size({"width": 390, "height": 800})

@@ -1,7 +1,8 @@
 """Recollect: keeps every conversation an AI agent has, streams it live and finds it again.
 
-The package has layers, each importing only from those below (`pyproject.toml` enforces it):
-`cli` > `app` > `transport`, `jobs` > `services` > `storage`, `inference` > `domain`.
+`run` is the process, `contract` what callers see; `kernel` keeps, orders, indexes, erases and
+streams conversations, and every other package is a feature over it. Each imports only from those
+below it, by `pyproject.toml`.
 """
 
 from recollect._commit import suffix

@@ -28,7 +28,7 @@ if "rich" not in sys.modules:
 
     del sys.modules["rich"]
 
-from recollect_server.cli import commands  # noqa: E402 - after the steps above
+from recollect_server.run.commands import commands  # noqa: E402 - after the steps above
 
 
 def main() -> None:

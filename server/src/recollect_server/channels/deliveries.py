@@ -1,0 +1,68 @@
+"""Deliveries of providers into conversations, or communications, that are deleted: kept as hashes,
+so that what a provider delivers again does not come back.
+"""
+
+from recollect_server.kernel.compare.checks import Checker, Findings, again
+from recollect_server.kernel.erase.erasing import Participant
+from recollect_server.kernel.failpoints import hit
+from recollect_server.kernel.index.derived import Removed
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.log.store import FORGOTTEN, Version
+from recollect_server.people.received import (
+    deliveries,
+    forget_deliveries,
+    forgotten_deliveries,
+    forgotten_ledger,
+)
+from recollect_server.people.routing_table import routing_of
+
+
+class Deliveries(Participant):
+    """The ledger of forgotten messages, and what the index has of it."""
+
+    ledgers = (FORGOTTEN,)
+
+    def erase(self, index: Index, name: str) -> Removed:
+        """Add to the ledger what providers delivered into a deleted log."""
+        logs = self.store
+        hashes = deliveries(logs.raw(name, Version.DELETED))
+        if hashes and logs.sharing is not None:
+            if logs.sharing.is_deleted_with_space(name):
+                return {}  # a new ledger would let the space be there again
+            self.before_logs(index)  # another process may have written some there
+            hashes = [it for it in hashes if not routing_of(index).is_forgotten(it)]
+        if hashes:
+            ledger = forgotten_ledger(logs)
+            forget_deliveries(ledger, hashes)
+            hit("delete.forgotten")
+            routing_of(index).forget_deliveries(hashes, ledger.size())
+        return {}
+
+    def before_logs(self, index: Index) -> None:
+        """Index the ledger."""
+        ledger = forgotten_ledger(self.store)
+        ledger.recover()
+        if (size := ledger.size()) != routing_of(index).forgotten_bytes():
+            routing_of(index).forget_deliveries(forgotten_deliveries(ledger), size)
+
+    follow = before_logs
+
+
+class DeliveryChecker(Checker):
+    """Comparison of the index with the ledger of forgotten messages."""
+
+    def of_space(self, findings: Findings) -> None:
+        """Name what the index does not know of the ledger, as far as it has that."""
+        comparison = self.comparison
+        if (index := comparison.index) is not None:
+            problems = again(lambda: self._problems(index))
+            findings.add("", [f"index: {problem}" for problem in problems])
+
+    def _problems(self, index: Index) -> list[str]:
+        self.comparison.follow()
+        with index.moment(settled=True):  # first: the ledger has each before the index
+            count = int(index.value("SELECT count(*) FROM forgotten"))
+            size = routing_of(index).forgotten_bytes()
+        ledger = forgotten_ledger(self.comparison.store)
+        there = len(set(forgotten_deliveries(ledger, size)))
+        return [f"it knows {count} of {there} forgotten messages"] if count < there else []

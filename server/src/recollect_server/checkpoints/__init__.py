@@ -1,0 +1,1 @@
+"""Checkpoints of agents' threads: a kind of log of its own."""

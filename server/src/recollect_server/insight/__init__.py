@@ -1,0 +1,1 @@
+"""Insight: what is counted of conversations, by spans of time."""

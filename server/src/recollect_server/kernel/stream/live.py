@@ -1,0 +1,324 @@
+"""The work of StreamUpdates and PublishDelta: live updates of a space's conversations, with the
+drafts of answers, and their watchers.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+from recollect_server.kernel.domain.conversation import (
+    Abbreviated,
+    Began,
+    Conversation,
+    MessagesRedacted,
+    MetaUpdated,
+    Split,
+    SplitSuggested,
+    TitleAssigned,
+    TurnMemory,
+    fold,
+)
+from recollect_server.kernel.domain.errors import (
+    ConversationReadOnly,
+    IndexUnavailable,
+    InvalidField,
+    StorageUnavailable,
+)
+from recollect_server.kernel.domain.live import Live
+from recollect_server.kernel.domain.message import Message, Redaction
+from recollect_server.kernel.domain.update import (
+    Created,
+    NotesWritten,
+    Renamed,
+    TextRedacted,
+    Updated,
+)
+from recollect_server.kernel.domain.update import Kind as KindOfUpdate
+from recollect_server.kernel.index.index import updates_of
+from recollect_server.kernel.log.kinds import Action, Kind
+from recollect_server.kernel.log.lines import Entry, Line
+from recollect_server.kernel.log.order import Following, OrderedChange, OrderedChanges, Part
+from recollect_server.kernel.log.store import Position
+from recollect_server.kernel.space.events import Appended, Deleted
+from recollect_server.kernel.space.space import Space
+from recollect_server.kernel.space.working_context import LoadLimits
+from recollect_server.kernel.stream.drafts import Drafts, Growth, Sent
+from recollect_server.kernel.stream.drafts import Key as DraftKey
+from recollect_server.kernel.stream.log import Encode, Snapshot, UpdateLog, Watcher
+from recollect_server.kernel.stream.ring import About, Interest
+from recollect_server.kernel.stream.snapshot import Choice, Snapshots
+
+
+class LiveUpdates(UpdateLog[Conversation]):
+    """Live updates of the conversations of a space. Raises the errors of `kernel.domain.errors`."""
+
+    kind = Kind.CONVERSATION
+    giver = "service"
+
+    def __init__(
+        self,
+        space: Space,
+        limits: Live[LoadLimits],
+        encode: Encode,
+        *,
+        draft_timeout: int,
+        max_draft: int,
+    ) -> None:
+        """`limits` of a snapshot; `encode` makes what is sent; `draft_timeout` in milliseconds;
+        `max_draft` in characters.
+        """
+        super().__init__(space, encode)
+        self.drafts = Drafts(space.clock, timeout=draft_timeout, max_length=max_draft)
+        self._snapshots = Snapshots(self, limits)
+        self._shared = space.store.order
+        # guarded by `_guard`
+        self._shown: set[str] = set()  # conversations whose drafts may be shown now
+        self._waiting: dict[About, int] = {}  # grown ones, until the horizon reaches this
+        self._reached = 0  # everything below it came; below `_horizon`, once `advance` was called
+        space.subscribe(Appended, self._appended)
+        space.subscribe(Deleted, self._deleted)
+
+    def subscribe(
+        self, interest: Interest, choice: Choice, cursor: str, max_turns: int
+    ) -> "Subscription":
+        """Begin a subscription; call `unsubscribe` once at its end.
+
+        Raises InvalidField, ConversationNotFound, DataUnavailable.
+        """
+        snapshot = partial(self._snapshots.take, interest, choice, max_turns)
+        # before the position is taken: from here on the newest updates are kept in memory
+        return self.subscribed(lambda: Subscription(self, snapshot, cursor, interest))
+
+    def publish(
+        self,
+        conversation_id: str,
+        draft_id: str,
+        offset: int,
+        text: str,
+        *,
+        done: bool,
+        speaks_from: str = "",
+    ) -> None:
+        """Publish more text of an unfinished answer. Raises InvalidField, ConversationNotFound,
+        StorageUnavailable.
+        """
+        with suppress(IndexUnavailable):
+            # so that earlier changes are delivered before the draft
+            self.space.index.settle()
+        with self.space.reading(conversation_id) as state:
+            channel = state.conversation.channel
+            if state.conversation.pinned and speaks_from not in ("", channel):
+                raise ConversationReadOnly(conversation_id, channel)
+            self._grow(Part(conversation_id, draft_id, channel, offset, text, done))
+        self._touch((conversation_id, channel))
+
+    def tick(self) -> None:
+        """Do the periodic work, and drop the drafts that did not grow for too long."""
+        super().tick()
+        for conversation_id, channel, draft_id in self.drafts.expire():
+            if self._following is not None:  # else it may have grown on another process
+                self._end(conversation_id, draft_id)
+            self._touch((conversation_id, channel))
+
+    # Updates --------------------------------------------------------------------------------------
+
+    def _folded(self, before: Conversation | None, line: Line, name: str) -> Conversation | None:
+        return self.space.transcripts.folded(before, line, name)
+
+    def _indexed(self, name: str) -> tuple[Position, Conversation] | None:
+        try:
+            stored = self.space.index.conversations.find(name)
+        except IndexUnavailable:
+            return None
+        if stored is None:
+            return None
+        return Position(stored.lines, stored.bytes), stored.state
+
+    def _kinds_of(
+        self, change: OrderedChange, state: Conversation
+    ) -> Iterator[tuple[int, int, KindOfUpdate]]:
+        entries = {line.sequence: line.entry for line in change.lines if line.entry is not None}
+        for at_time, first, last in updates_of(change.lines, change.time):
+            written = [entries[it] for it in range(first, last + 1) if it in entries]
+            yield last, at_time, _kind_of(written, state)
+
+    def _begin(self, following: Following) -> None:
+        with self._guard:
+            super()._begin(following)
+            self._reached = 0
+            self._waiting = dict.fromkeys(self.drafts.about(), 0)
+        if self._shared:
+            parts, ceiling = self._shared.parts()
+            self.drafts.retain({(part.conversation_id, part.draft_id) for part in parts})
+            self._add(parts, ceiling)
+
+    def _take(self, changes: OrderedChanges) -> None:
+        if self._following is None:
+            return
+        # before the changes are signalled: a draft of a conversation that these delete ends with it
+        self._add(changes.parts, changes.ceiling)
+        super()._take(changes)
+        with self._guard:
+            self._reached = changes.complete_before
+            self._release()
+
+    def _delivers(self, changes: list[OrderedChange]) -> None:
+        # Drafts that a change completes end before it can be read, so that no stream sends more of
+        # them after it.
+        for change in changes:
+            if change.action is Action.DELETE:
+                self.drafts.forget(change.log)
+            for draft_id in _drafts_of(change.lines):
+                self.drafts.land(change.log, draft_id)
+        if self._shown:
+            self.drafts.show(self._shown)
+            self._shown = set()
+
+    # Drafts ---------------------------------------------------------------------------------------
+
+    def _grow(self, part: Part) -> None:
+        """Add a part to a draft, here and on the other processes. Raises InvalidField,
+        StorageUnavailable.
+        """
+        try:
+            growth = self._grown_by(part)
+        except InvalidField:
+            # It may have begun on another process.
+            if self._shared is None:
+                raise
+            parts, ceiling = self._shared.parts(part.conversation_id, part.draft_id)
+            if not parts:
+                raise
+            self._add(parts, ceiling)
+            growth = self._grown_by(part)
+        if growth is not Growth.NONE:
+            self._wait(part, self._ceiling(part, begins=growth is Growth.BEGAN))
+
+    def _ceiling(self, part: Part, *, begins: bool) -> int:
+        """Let other processes have a part, and return the ceiling of what was written before."""
+        if self._shared is None:
+            try:
+                return self.order.now().key.transaction + 1
+            except IndexUnavailable:
+                return 0  # nothing of it is delivered before there is another one
+        return self._shared.publish(
+            part,
+            lambda: self.drafts.text_of(part.conversation_id, part.draft_id),
+            begins=begins,
+        )
+
+    def _grown_by(self, part: Part) -> Growth:
+        name, draft_id, channel, offset, text, done = part
+        return self.drafts.publish(name, channel, draft_id, offset, text, done=done)
+
+    def _add(self, parts: Sequence[Part], ceiling: int) -> None:
+        """Add parts that other processes published. One that came twice changes nothing."""
+        for part in parts:
+            with suppress(InvalidField):  # its messages are stored, or its beginning is gone
+                self._grown_by(part)
+                self._wait(part, ceiling)
+
+    def _wait(self, part: Part, ceiling: int) -> None:
+        """Show a draft once everything that was written before it is delivered."""
+        about = (part.conversation_id, part.channel)
+        with self._guard:
+            self._waiting[about] = max(ceiling, self._waiting.get(about, 0))
+            self._release()
+        self.order.hurry()
+
+    def _release(self) -> None:
+        """Let `advance` show the drafts that wait for nothing more. Hold the guard."""
+        for about in [it for it, ceiling in self._waiting.items() if ceiling <= self._reached]:
+            del self._waiting[about]
+            self._shown.add(about[0])
+            self._touch(about)
+
+    def _touch(self, about: About) -> None:
+        """Note that a draft of this conversation grew or ended."""
+        with self._guard:
+            self._touched.add(about)
+            self._signal()
+
+    def _appended(self, event: Appended) -> None:
+        """Remove the drafts that an append here completes. Streams learn it from its update."""
+        for draft_id in _drafts_of(event.lines):
+            self._end(event.conversation_id, draft_id)
+            if self._following is None:
+                self.drafts.land(event.conversation_id, draft_id)
+            else:
+                self.drafts.complete(event.conversation_id, draft_id)
+
+    def _deleted(self, event: Deleted) -> None:
+        if self._following is None:
+            self.drafts.forget(event.conversation_id)
+        self._end(event.conversation_id)
+
+    def _end(self, conversation_id: str, draft_id: str = "") -> None:
+        """Let the other processes have no more of a draft, or of all of a conversation."""
+        if self._shared:
+            with suppress(StorageUnavailable):  # it is not given after an hour
+                self._shared.end(conversation_id, draft_id)
+
+
+class Subscription(Watcher):
+    """Subscription of one watcher, who is sent drafts too."""
+
+    __slots__ = ("_drafts_seen", "_sent")
+
+    def __init__(
+        self,
+        log: LiveUpdates,
+        snapshot: Callable[..., Snapshot],
+        cursor: str,
+        interest: Interest,
+    ) -> None:
+        self._sent: dict[DraftKey, Sent] = {}
+        self._drafts_seen = -1
+        super().__init__(log, snapshot, cursor, interest)
+
+    def _begin(self, *, reset: bool) -> None:
+        super()._begin(reset=reset)
+        self._sent.clear()
+        self._drafts_seen = -1
+
+    def _unplaced(self) -> list[bytes]:
+        drafts = cast(LiveUpdates, self._log).drafts
+        version = drafts.version  # before what is read with it
+        if version == self._drafts_seen:
+            return []
+        updates = drafts.new_parts(self._sent, self.interest.wants, self._log.encode)
+        self._drafts_seen = version
+        return updates
+
+
+def _drafts_of(lines: Sequence[Line]) -> set[str]:
+    """Return the drafts that lines complete."""
+    return {line.entry.stamp.draft_id for line in lines if line.entry} - {""}
+
+
+def _kind_of(written: list[Entry], conversation: Conversation) -> KindOfUpdate:
+    """Return the change that lines of a transcript make, by what they say and the conversation."""
+    match written[0].content:
+        case Message():
+            messages = [it.content for it in written if isinstance(it.content, Message)]
+            return Updated(conversation, tuple(messages), written[0].stamp.draft_id)
+        case Began() as began:
+            return Created(fold(None, replace(began, id=conversation.id)) or conversation)
+        case TitleAssigned(title=title, topics=topics) if not conversation.manually_named:
+            return Renamed(title, manually_named=False, topics=topics or conversation.topics)
+        case TitleAssigned():  # it came too late: a person had named it
+            return Renamed(conversation.title, manually_named=True, topics=conversation.topics)
+        case MetaUpdated(title=str() as title, manually_named=manually_named):
+            return Renamed(title, manually_named=bool(manually_named), topics=conversation.topics)
+        case Abbreviated(text=text, topics=topics):
+            return NotesWritten(text, conversation.topics if topics is None else topics)
+        case MessagesRedacted(sequences=sequences, time=time, by=by):
+            return TextRedacted(conversation, sequences, Redaction(by, time))
+        case SplitSuggested(reason=reason, titles=titles):
+            return Split(reason, titles)
+        case TurnMemory() as memory:
+            return Updated(conversation, memory=memory)
+        case _:  # a model, a pin, a summary
+            return Updated(conversation)

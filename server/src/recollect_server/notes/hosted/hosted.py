@@ -1,0 +1,254 @@
+"""Language models behind an HTTP API: what Anthropic's and OpenAI-compatible ones have in common.
+
+An `Endpoint` makes one paid call. `HostedModel` splits conversations into parts, retries, and turns
+answers into notes. Both official SDKs are built on the same HTTP library and raise errors of the
+same names, so one function translates them.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import Any, Protocol, TypeVar
+
+import httpx2
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+from recollect_server.kernel.domain.budget import message_tokens
+from recollect_server.kernel.domain.conversation import ModelUse
+from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.domain.telemetry import UNMEASURED, Step, Telemetry
+from recollect_server.notes.hosted.circuit_breaker import (
+    Backoff,
+    CircuitBreaker,
+    TookTooLong,
+    TryLater,
+)
+from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable, WrongAnswer
+from recollect_server.notes.hosted.prompts import (
+    NOTES_SCHEMA,
+    SUMMARY_SCHEMA,
+    fenced,
+    notes_from,
+    summary_from,
+    summary_system,
+    system_of,
+)
+from recollect_server.notes.notes import MAX_SUMMARY, Notes, WrongNotes, notes_of
+from recollect_server.notes.offline.tools import called_in, parted, with_tools
+from recollect_server.text.topics import is_filler
+
+T = TypeVar("T")
+
+# estimated tokens of one message that count towards a part: longer ones are cut (see `prompts`)
+_MESSAGE_TOKENS = 2_000
+_CONNECT_SECONDS = 10.0
+_SUMMARY_TRIES = 3  # of a part; notes are tried again much later, summaries are wanted soon
+_MAY_PASS = {408, 409, 429}  # and every status from 500 on
+
+
+class Endpoint(Protocol):
+    """One model behind one API. Safe to call from any thread."""
+
+    @property
+    def writer(self) -> str:
+        """The setting that chooses this API: `anthropic` or `openai`."""
+
+    @property
+    def model(self) -> str:
+        """The model's id at the API."""
+
+    @property
+    def place(self) -> str:
+        """Location of the API, for the log. Empty for the vendor's own."""
+
+    @property
+    def part_tokens(self) -> int:
+        """Estimated tokens of a conversation that one call takes."""
+
+    def ask(self, system: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+        """Return the object that the model wrote, by one try. Raise TryLater, CannotWrite or
+        ModelUnavailable.
+        """
+
+    def take_use(self) -> ModelUse:
+        """Return what this thread's calls used since it asked last."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class HostedModel:
+    """A LanguageModel that asks an endpoint, with retries and a circuit breaker."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        backoff: Backoff | None = None,
+        now: Callable[[], float] = monotonic,
+        telemetry: Telemetry = UNMEASURED,
+    ) -> None:
+        self._endpoint = endpoint
+        self.take_use = endpoint.take_use
+        self._telemetry = telemetry
+        self._breaker = CircuitBreaker(backoff or Backoff(), now)
+        self.writer, self.model = endpoint.writer, endpoint.model
+        self.name = f"{endpoint.writer} {endpoint.model}" + (
+            f" at {endpoint.place}" if endpoint.place else ""
+        )
+
+    def write_notes(
+        self, messages: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()
+    ) -> Notes:
+        """Write the notes of a conversation. A long one is read in parts, each with the notes of
+        what came before it.
+        """
+        sequences = [message.sequence for message in messages]
+        anchors: list[Any] = []
+        draft: Notes | None = None
+        system = system_of([label for label, _ in labels if not is_filler(label)])
+        for part in self._parts(messages):
+            draft = self._ask(
+                system, NOTES_SCHEMA, part, draft.abbreviation if draft else earlier, notes_from
+            )
+            anchors += draft.anchors
+        assert draft is not None, "a conversation with a message has a part"
+        try:
+            return notes_of(replace(draft, anchors=tuple(anchors)), sequences)
+        except WrongNotes as error:
+            raise CannotWrite(str(error)) from error
+
+    def condense(self, messages: Sequence[Message], earlier: str, most: int = MAX_SUMMARY) -> str:
+        """Write the summary. A long conversation is read in parts, each again where the model's
+        answer is of no use.
+        """
+        again = Retrying(
+            retry=retry_if_exception_type(WrongAnswer),
+            stop=stop_after_attempt(_SUMMARY_TRIES),
+            reraise=True,
+        )
+        tools = parted(earlier)[1] + called_in(messages)
+        for part in self._parts(messages):
+            earlier = again(
+                self._ask,
+                summary_system(most),
+                SUMMARY_SCHEMA,
+                part,
+                earlier,
+                partial(summary_from, most=most),
+            )
+        return with_tools(earlier, tools, most)
+
+    def close(self) -> None:
+        """Close the connections; a call that waits for its next try gives up."""
+        self._breaker.close()
+        self._endpoint.close()
+
+    def _ask(
+        self,
+        system: str,
+        schema: dict[str, Any],
+        messages: Sequence[Message],
+        earlier: str,
+        read: Callable[[dict[str, Any]], T],
+    ) -> T:
+        text = fenced(messages, earlier)
+
+        def ask() -> dict[str, Any]:
+            with self._telemetry.step(Step.MODEL):
+                return self._endpoint.ask(system, schema, text)
+
+        answer = self._breaker.call(ask)
+        try:
+            return read(answer)
+        except WrongNotes as error:
+            raise WrongAnswer(f"the model's answer has another shape: {error}") from error
+
+    def _parts(self, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+        start = size = 0
+        for end, message in enumerate(messages):
+            tokens = min(message_tokens(message), _MESSAGE_TOKENS) + 20
+            if size and size + tokens > self._endpoint.part_tokens:
+                yield messages[start:end]
+                start, size = end, 0
+            size += tokens
+        if start < len(messages):
+            yield messages[start:]
+
+
+def calling(sdk: Any, model: str, call: Callable[[], T]) -> T:
+    """Make a call of an SDK. Raise TryLater, TookTooLong, CannotWrite or ModelUnavailable for its
+    errors.
+    """
+    try:
+        return call()
+    except sdk.APIStatusError as error:
+        status, kind = error.status_code, error.type if isinstance(error.type, str) else ""
+        reason = f"the API answered {status} {kind}".rstrip()
+        if status in _MAY_PASS or status >= 500:
+            raise TryLater(reason, _seconds(error.response.headers.get("retry-after"))) from None
+        if status in (400, 413, 422):  # of this conversation alone: too long, not acceptable
+            raise CannotWrite(reason) from None
+        if status == 404 and (
+            kind == "not_found_error"
+            or (isinstance(error.body, dict) and "model" in str(error.body))
+        ):
+            reason = f"the API has no model {model}: name another with --abbreviation-model, or give the server this one"
+        raise ModelUnavailable(reason) from None
+    except sdk.APITimeoutError as error:
+        if isinstance(error.__cause__, httpx2.ConnectTimeout):
+            raise TryLater("the API cannot be reached") from None
+        raise TookTooLong("the API took too long") from None
+    except sdk.APIConnectionError:
+        raise TryLater("the API cannot be reached") from None
+    except (sdk.APIError, ValueError, TypeError, AttributeError) as error:
+        # The SDKs do not check what they are answered: garbage is noticed where it is looked at.
+        raise TryLater(f"the API's answer cannot be read: {type(error).__name__}") from None
+
+
+def timeouts(seconds: float) -> httpx2.Timeout:
+    """Return the timeouts of one read, write or connection attempt."""
+    return httpx2.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+
+
+def hooks(seconds: float) -> dict[str, list[Callable[..., Any]]]:
+    """Return event hooks of an HTTP client that bound a whole answer: a read timeout alone never
+    ends one that trickles in.
+    """
+
+    def begin(request: httpx2.Request) -> None:
+        request.extensions = {**request.extensions, _DEADLINE: time.monotonic() + seconds}
+
+    def bound(response: httpx2.Response) -> None:
+        assert isinstance(response.stream, httpx2.SyncByteStream)
+        response.stream = _Bounded(response.stream, response.request.extensions[_DEADLINE])
+
+    return {"request": [begin], "response": [bound]}
+
+
+_DEADLINE = "recollect.deadline"
+
+
+class _Bounded(httpx2.SyncByteStream):
+    """The body of an answer, which must be complete at a moment of the monotonic clock."""
+
+    def __init__(self, stream: httpx2.SyncByteStream, deadline: float) -> None:
+        self._stream = stream
+        self._deadline = deadline
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._stream:
+            if time.monotonic() > self._deadline:
+                raise httpx2.ReadTimeout("the answer was not complete in time")
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _seconds(value: str | None) -> float | None:
+    try:
+        return max(0.0, float(value)) if value else None
+    except ValueError:
+        return None  # a date: the own back-off is used

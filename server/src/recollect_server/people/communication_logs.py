@@ -1,0 +1,183 @@
+"""Transcripts of third parties and what the index shows of them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from recollect_server.kernel.domain.errors import CommunicationNotFound, LogMisplaced
+from recollect_server.kernel.domain.ids import message_id
+from recollect_server.kernel.index.checking import Contents
+from recollect_server.kernel.index.derived import Erased
+from recollect_server.kernel.index.index import Index
+from recollect_server.kernel.index.stored import Stored
+from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.log.lines import LOST_CHANNEL, Line
+from recollect_server.kernel.log.store import lines_at
+from recollect_server.kernel.space.logs import Logs, Reading
+from recollect_server.people.communication import (
+    Communication,
+    CommunicationBegan,
+    Escalation,
+    EscalationOpened,
+    EscalationResolved,
+    ExternalContent,
+    ExternalMessage,
+    fold,
+)
+from recollect_server.people.communication_table import (
+    CommunicationRemoval,
+    external_of,
+    place_name,
+    row_of,
+    searchable_text,
+)
+
+
+@dataclass(slots=True)
+class CommunicationReading(Reading[Communication]):
+    """A transcript of a third party that is read to its end. The words of a message are compared as
+    it is read: many are long.
+    """
+
+    messages_read: list[tuple[Line, ExternalMessage]] = field(default_factory=list)
+    wordless: list[int] = field(default_factory=list)
+    """Lines whose words the index has otherwise."""
+    deliveries: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The line of each delivery, by its place and the provider's id."""
+    repeated: list[tuple[int, int]] = field(default_factory=list)
+    """Lines with what another line before has, which was delivered once."""
+    escalations: dict[str, Escalation] = field(default_factory=dict)
+
+    @property
+    def _channel(self) -> str:
+        return self.state.channel if self.state else LOST_CHANNEL
+
+    def add(self, line: Line) -> None:
+        """Add a whole line."""
+        assert line.entry is not None
+        match line.entry.content:
+            case ExternalMessage() as message:
+                self.messages_read.append((line, message))
+                if self.contents and self.number is not None:
+                    identity = message_id(self.number, message.sequence)
+                    if not self.contents.has_words(identity, searchable_text(message)):
+                        self.wordless.append(line.sequence)
+                if message.provider_message_id:
+                    place = place_name(self._channel, message.origin.group)
+                    delivery = (place, message.provider_message_id)
+                    before = self.deliveries.setdefault(delivery, line.sequence)
+                    if before != line.sequence:
+                        self.repeated.append((line.sequence, before))
+            case EscalationOpened() as it if self.state:
+                self.escalations[it.id] = Escalation(
+                    it.id, self.state.id, it.sequence, it.question, it.time
+                )
+            case EscalationResolved() as it if opened := self.escalations.get(it.id):
+                self.escalations[it.id] = replace(opened, answer=it.answer, resolve_time=it.time)
+            case _:
+                pass
+
+    def problems(self) -> Iterator[str]:
+        """Yield what stands twice, and was delivered once."""
+        for line, before in self.repeated:
+            yield f"line {line} was delivered before, as line {before}"
+
+    def differences(self, contents: Contents, number: int) -> Iterator[str]:
+        """Yield messages, words, deliveries and escalations that the index has otherwise."""
+        expected = [row_of(number, self._channel, *read) for read in self.messages_read]
+        if (table := external_of(contents.index)).rows(number) != expected:
+            yield "its messages stand in the index otherwise"
+        if self.wordless:
+            yield f"the index has other words than the transcript, as of line {self.wordless[0]}"
+        if table.deliveries(number) != self.deliveries:
+            yield "the index has other deliveries than the transcript"
+        every = table.escalations(number, 1 << 62, resolved=True)
+        if {it.id: it for it in every} != self.escalations:
+            yield "the index has other escalations than the transcript"
+
+
+class CommunicationLogs(Logs[Communication]):
+    """Transcripts of third parties."""
+
+    kind = Kind.COMMUNICATION
+    noun = "communication"
+    plural = "external communications"
+    failpoints = ("external.repaired", "external.part")
+    words = ("external", "external_communications")
+    message = ExternalMessage
+    reading = CommunicationReading
+
+    def fold(
+        self, before: Communication | None, content: object, name: str
+    ) -> Communication | None:
+        """Return the state after an entry; a lost first line is made up for."""
+        if isinstance(content, CommunicationBegan):
+            # a file that was copied under another name is another communication
+            content = replace(content, id=name)
+        after = fold(before, content)
+        if after is None and isinstance(content, ExternalContent):
+            # The first line is damaged. The log's name says which one it is, the lines that follow
+            # say the rest.
+            time = (
+                content.timestamp
+                if isinstance(content, ExternalMessage)
+                else getattr(content, "time", 0)
+            )
+            after = fold(Communication(name, LOST_CHANNEL, "", time, time), content)
+        return after
+
+    def not_found(self, name: str) -> CommunicationNotFound:
+        """Return the error for a communication of which no line can be read."""
+        return CommunicationNotFound(name)
+
+    def misplaced(self, name: str, reason: str) -> LogMisplaced:
+        """Return the error for a transcript whose file belongs to another communication."""
+        return LogMisplaced("external communication", name, f"{name}.jsonl", reason)
+
+    def find(self, index: Index, name: str) -> Stored[Communication] | None:
+        """Return what the index has of a communication."""
+        return external_of(index).find(name)
+
+    def removal(self, index: Index) -> CommunicationRemoval:
+        """Return the removal of communications from the index."""
+        return external_of(index).removal
+
+    def redact(
+        self,
+        index: Index,
+        stored: Stored[Communication],
+        after: Communication,
+        event: Line,
+        erased: Erased,
+        *,
+        time: int,
+    ) -> int:
+        """Let the index take in the line that says what was redacted. It has no cursor."""
+        external_of(index).redact(stored.number, stored.state, after, event, erased, time=time)
+        return 0
+
+    def progress(self, index: Index) -> dict[str, int]:
+        """Return how many bytes of each transcript are indexed."""
+        return {name: size for name, (size, _) in external_of(index).progress().items()}
+
+    def goes_on(self, index: Index, stored: Stored[Communication]) -> bool:
+        """Return whether the newest message still stands where the index says."""
+        places = external_of(index).places(stored.number, 1 << 62, 1)
+        lines = lines_at(self.store, stored.state.id, places) if places else []
+        return all(line.entry and isinstance(line.entry.content, ExternalMessage) for line in lines)
+
+    def add(
+        self,
+        index: Index,
+        number: int | None,  # noqa: ARG002 - the index finds it by name
+        before: Communication | None,
+        after: Communication,
+        lines: list[Line],
+        *,
+        time: int,
+        failed: Callable[[str], None],  # noqa: ARG002 - the index has refused or taken in when this returns
+        log: bool,
+    ) -> int:
+        """Let the index take lines in, and wait for it. Raises DataUnavailable; `failed` is never
+        called.
+        """
+        return external_of(index).add(before, after, lines, time=time, log=log)

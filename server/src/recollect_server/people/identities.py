@@ -1,0 +1,210 @@
+"""Owners' identities: kept in a ledger of their own, which nothing else tells; read at the start,
+answered from memory.
+
+Nobody is an owner on a channel until somebody says so: what comes in from a stranger is external,
+also where no owner is known yet. On the web and on a command line nobody else can write.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from recollect_server.kernel.domain.errors import IdentityNotFound, RequestIdReused
+from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.log.codec import TEXT, TIME, Codec, Field
+from recollect_server.kernel.log.ledger import Ledger
+from recollect_server.kernel.log.store import IDENTITIES, LogConflict, LogNotFound, LogStore
+from recollect_server.kernel.space.logs import RequestKey
+from recollect_server.kernel.space.requests import key_of
+from recollect_server.kernel.space.space import Space
+from recollect_server.people.identity import Identity, IdentityChange, People
+from recollect_server.text.addresses import OWNERS_ALONE, normal_address, spellings
+
+log = structlog.get_logger("recollect.identities")
+
+_Answer = tuple[Identity, ...]
+_ADDED, _REMOVED, _LINKED, _UNLINKED = "added", "removed", "linked", "unlinked"
+
+
+_IDENTITY = Codec(Identity, Field("channel", TEXT), Field("identity", TEXT, "address"))
+_IDENTITY_CHANGE = Codec(
+    IdentityChange,
+    Field("event", TEXT),
+    Field("identities", _IDENTITY.values),
+    Field("person", TEXT, default=""),
+    Field("timestamp", TIME, "time"),
+    Field("requestId", TEXT, "request_id", ""),
+    Field("requestHash", TEXT, "request_hash", ""),
+    head={"type": "identity"},
+)
+
+
+def identity_ledger(store: LogStore) -> Ledger[IdentityChange]:
+    """Return the ledger that says who is an owner."""
+    return Ledger(store, IDENTITIES, _IDENTITY_CHANGE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A request that changed identities."""
+
+    hash: str
+    answer: _Answer
+
+
+class Identities:
+    """The identities of a space. Safe to call from any thread."""
+
+    def __init__(self, space: Space, ledger: Ledger[IdentityChange]) -> None:
+        """Read the ledger. Raises LogUnavailable."""
+        self._space = space
+        self._ledger = ledger
+        self._guard = threading.Lock()  # one change at a time: each is written before it counts
+        self._answered: dict[str, _Answered] = {}
+        ledger.recover()
+        self._read()
+        space.requests.ask(self._answered.get)
+
+    def changed(self, name: str) -> None:
+        """Read the ledger anew if another process wrote to it; empty: to any log. Raises
+        LogUnavailable.
+        """
+        if name in ("", self._ledger.name):
+            with self._guard:
+                self._read()
+
+    def _read(self) -> None:
+        changes, self._size = self._ledger.read()  # first: it may take long, or fail
+        self._people = People()
+        self._answered.clear()
+        for change in changes:
+            try:
+                answer = self._apply(change)
+            except ValueError as error:
+                log.warning("line_not_known", ledger=self._ledger.name, reason=str(error))
+                continue
+            if change.request_id:
+                self._answered[change.request_id] = _Answered(change.request_hash, answer)
+
+    def is_owner(self, channel: str, address: str) -> bool:
+        """Return whether an address on a channel is the owner's. The address is normalised."""
+        return channel in OWNERS_ALONE or self._people.find(channel, address) is not None
+
+    def addresses(self, channel: str, address: str) -> tuple[str, ...]:
+        """Return the addresses on a channel that are one person's with this one: see `People`."""
+        with self._guard:
+            return self._people.addresses(channel, address)
+
+    def listed(self, channel: str, person: str) -> _Answer:
+        """Return the identities on a channel or of a person (empty: all), by channel, then
+        address.
+        """
+        with self._guard:
+            return self._people.listed(channel, person)
+
+    def add(self, channel: str, address: str, person: str, request_id: str) -> Identity:
+        """Record that a normalised address is an owner's. Raises StorageUnavailable,
+        RequestIdReused.
+        """
+        return self._record(_ADDED, [(channel, address)], person, request_id)[0]
+
+    def remove(self, channel: str, address: str, request_id: str) -> Identity:
+        """Record that an address is no longer an owner's. Raises IdentityNotFound,
+        StorageUnavailable, RequestIdReused.
+        """
+        return self._record(_REMOVED, [(channel, address)], "", request_id)[0]
+
+    def link(self, person: str, them: list[tuple[str, str]], request_id: str) -> _Answer:
+        """Record that addresses belong to one person, and return all of that person's. Raises
+        IdentityNotFound, StorageUnavailable, RequestIdReused.
+        """
+        return self._record(_LINKED, them, person, request_id)
+
+    def unlink(self, channel: str, address: str, request_id: str) -> Identity:
+        """Remove an address from its person. Raises IdentityNotFound, StorageUnavailable,
+        RequestIdReused.
+        """
+        return self._record(_UNLINKED, [(channel, address)], "", request_id)[0]
+
+    def widened(self, chosen: Filter) -> Filter:
+        """Return the filter with all addresses of the persons among its participants."""
+        return chosen.with_identities(self.addresses_of(chosen.participants, ()))
+
+    def addresses_of(
+        self, names: Sequence[str], channels: Iterable[str]
+    ) -> tuple[tuple[str, str], ...]:
+        """Return channels and addresses there in all spellings: those of the persons that are named
+        so or have such an address, and each name as an address on these channels.
+        """
+        with self._guard:
+            identities = self._people.of(names) if names else ()
+        addresses = {(it.channel, it.address): None for it in identities}
+        addresses |= {(it, normal_address(it, name)): None for it in channels for name in names}
+        return tuple(
+            dict.fromkeys(
+                (channel, form)
+                for channel, address in addresses
+                for form in spellings(channel, address)
+            )
+        )
+
+    def _record(
+        self, event: str, them: list[tuple[str, str]], person: str, request_id: str
+    ) -> _Answer:
+        named = [{"channel": channel, "identity": address} for channel, address in them]
+        request = key_of(event, request_id, {"identities": named, "person": person})
+        with self._guard:
+            if request and (answered := self._known(request)) is not None:
+                return answered
+            if event != _ADDED:
+                for channel, address in them:
+                    if self._people.find(channel, address) is None:
+                        raise IdentityNotFound(channel, address)
+            change = IdentityChange(
+                event,
+                tuple(Identity(channel, address) for channel, address in them),
+                person,
+                self._space.clock(),
+                request.id if request else "",
+                request.hash if request else "",
+            )
+            try:
+                self._size = self._ledger.append(change, self._size)
+            except (LogConflict, LogNotFound):
+                # The ledger is another one: the repeat is decided behind what it says now.
+                self._read()
+                raise
+            answer = self._apply(change)
+            if request:
+                self._answered[request.id] = _Answered(request.hash, answer)
+            return answer
+
+    def _known(self, request: RequestKey) -> _Answer | None:
+        previous = self._answered.get(request.id)
+        if (previous and previous.hash != request.hash) or (
+            not previous and self._space.requests.is_used(request.id)
+        ):
+            raise RequestIdReused(request.id)
+        return previous.answer if previous else None
+
+    def _apply(self, change: IdentityChange) -> _Answer:
+        """Apply a change. Return the answer that its caller got."""
+        person = change.person
+        them = [(it.channel, normal_address(it.channel, it.address)) for it in change.identities]
+        match change.event:
+            case "added":
+                return tuple(
+                    self._people.add(Identity(channel, address, person))
+                    for channel, address in them
+                )
+            case "removed":
+                # Of two servers that removed one at once both wrote so, in versions before.
+                return tuple(self._people.remove(*key) or Identity(*key) for key in them)
+            case "linked":
+                return self._people.link(person, them)
+            case "unlinked":
+                return tuple(self._people.unlink(*key) or Identity(*key) for key in them)
+            case event:
+                raise ValueError(f"{event!r} is of another version")

@@ -1,0 +1,105 @@
+"""Deliveries of providers: how their ids stand in transcripts, and what is kept of them once their
+conversation, or their communication with a third party, is deleted.
+
+A message that a provider delivers again after the owner deleted where it stood must not come back.
+So before the transcript goes, the ids that it has are added to the ledger `forgotten`, as hashes:
+of what was said, and by whom, nothing is left.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from recollect_server.kernel.domain.conversation import CommandRun
+from recollect_server.kernel.log.codec import TEXTS, Codec, Field
+from recollect_server.kernel.log.ledger import Ledger
+from recollect_server.kernel.log.lines import line_of
+from recollect_server.kernel.log.store import FORGOTTEN, LogStore
+from recollect_server.people.communication import CommunicationBegan, ExternalMessage
+from recollect_server.text.addresses import spellings
+
+_LINE = 1000  # hashes of one line of the ledger
+# a line without it has no delivery, and is not decoded
+_DELIVERED = re.compile(
+    rb'"requestId":"[^"]* |"event":"command"|"type":"meta"|"providerMessageId":"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Messages of providers that were in conversations which are deleted."""
+
+    deliveries: tuple[str, ...]
+    """Hashes of their keys (see `hash_of_delivery`)."""
+
+
+_FORGOTTEN = Codec(Forgotten, Field("deliveries", TEXTS), head={"type": "forgotten"})
+
+
+def forgotten_ledger(store: LogStore) -> Ledger[Forgotten]:
+    """Return the ledger of messages that must not come back."""
+    return Ledger(store, FORGOTTEN, _FORGOTTEN)
+
+
+def key_of_delivery(channel: str, sender: str, place: str, provider_message_id: str) -> str:
+    """Return a delivery as the `requestId` of the lines that it wrote. No caller's request id has a
+    space, and no channel an `@`.
+
+    Senders choose ids, and messengers number each chat, so an id says nothing without both.
+    """
+    origin = hashlib.sha256(f"{sender}\0{place}".encode()).hexdigest()[:24]
+    return f"@{channel} {origin} {provider_message_id}"
+
+
+def name_of_party(channel: str, party: str) -> str:
+    """Return the name of a party on a channel, whichever spelling its address has."""
+    return f"{channel} {spellings(channel, party)[0]}"
+
+
+def key_of_partys_delivery(channel: str, party: str, group: str, provider_message_id: str) -> str:
+    """Return the delivery of a third party's message, in a group or, where that is empty, alone."""
+    return key_of_delivery(channel, name_of_party(channel, party), group, provider_message_id)
+
+
+def former_key_of_delivery(channel: str, provider_message_id: str) -> str:
+    """Return a delivery as versions before wrote it, without its sender and place."""
+    return f"{channel} {provider_message_id}"
+
+
+def hash_of_delivery(key: str) -> str:
+    """Return what is kept of a delivery: 96 bits of its SHA-256, in hex."""
+    return hashlib.sha256(key.encode()).hexdigest()[:24]
+
+
+def deliveries(lines: Iterable[bytes]) -> list[str]:
+    """Return the hashes of the deliveries that lines of a transcript have, and of the requests that
+    ran commands, none twice.
+    """
+    hashes: dict[str, None] = {}
+    party: CommunicationBegan | None = None
+    for entry in (line_of(raw, 1, 0).entry for raw in lines if _DELIVERED.search(raw)):
+        key = entry.stamp.request_id if entry else ""
+        match entry.content if entry else None:
+            case CommunicationBegan() as party:
+                continue
+            case ExternalMessage(provider_message_id=delivered, origin=origin) if party:
+                key = key_of_partys_delivery(party.channel, party.party, origin.group, delivered)
+                is_kept = bool(delivered)
+            case content:
+                is_kept = " " in key or (bool(key) and isinstance(content, CommandRun))
+        if is_kept:
+            hashes[hash_of_delivery(key)] = None
+    return list(hashes)
+
+
+def forget_deliveries(ledger: Ledger[Forgotten], hashes: list[str]) -> None:
+    """Add deliveries to the ledger, durably. Raises LogUnavailable."""
+    for start in range(0, len(hashes), _LINE):
+        ledger.add(Forgotten(tuple(hashes[start : start + _LINE])))
+
+
+def forgotten_deliveries(ledger: Ledger[Forgotten], until: int | None = None) -> Iterator[str]:
+    """Yield the hashes of the ledger; `until`: of its first bytes. Raises LogUnavailable."""
+    for entry in ledger.entries(until):
+        yield from entry.deliveries

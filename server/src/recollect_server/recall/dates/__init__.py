@@ -1,0 +1,1 @@
+"""Times that a question names, in every language: `dates` reads them."""

@@ -1,0 +1,1 @@
+"""Vectors for what was said: `plan` says what to embed next, `vector_writer` stores it."""

@@ -1,0 +1,137 @@
+"""Composition of AdminService, which is about the server as a whole: in a server, and for a command
+of the machine's operator, who needs neither a server nor a token.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import grpc
+from google.protobuf.message import Message as ProtoMessage
+
+from recollect_server.access.audit import Audit, object_of
+from recollect_server.access.audit_file import AuditLog
+from recollect_server.access.limits import Limiter
+from recollect_server.access.principal import Principal
+from recollect_server.access.token_uses import TokenUses
+from recollect_server.access.tokens import Tokens
+from recollect_server.admin.backups import BackupAdministration
+from recollect_server.admin.jobs import JobAdministration
+from recollect_server.admin.retention import RetentionAdministration
+from recollect_server.admin.server import ServerWatch
+from recollect_server.admin.spaces import SpaceAdministration
+from recollect_server.admin.verifications import VerificationAdministration
+from recollect_server.contract.admin_service import AdminHandlers
+from recollect_server.contract.admin_token_service import TokenHandlers
+from recollect_server.contract.checks import check
+from recollect_server.contract.convert import CursorSeal
+from recollect_server.contract.handling import Call
+from recollect_server.contract.rules import SizeLimits
+from recollect_server.contract.streams import Streams
+from recollect_server.kernel.domain.live import Holder
+from recollect_server.kernel.domain.time import Clock, system_clock
+from recollect_server.kernel.space.spaces import Spaces
+from recollect_server.retention.rules import NewRules
+from recollect_server.run.backup_keys import backup_keys
+from recollect_server.run.settings import Settings
+from recollect_server.run.settings_in_force import SettingsAdministration
+from recollect_server.run.stores import Stores, opened_tokens
+
+# Page tokens are of no space. No space has this name.
+_SEAL = CursorSeal("*", is_default=False)
+_NO_CONTEXT = cast(grpc.ServicerContext, None)  # which no call about tokens looks at
+
+
+@dataclass(frozen=True, slots=True)
+class Administered:
+    """Parts of a server that its administrators deal with."""
+
+    settings: Holder[Settings]
+    stores: Stores
+    clock: Clock
+    tokens: Tokens
+    uses: TokenUses
+    limiter: Limiter
+    new_rules: NewRules
+    spaces: Spaces[Any]
+    streams: Streams
+    verifications: VerificationAdministration
+
+
+def admin_handlers(parts: Administered) -> AdminHandlers:
+    settings = parts.settings.now
+    data_dir = settings.data_dir
+    spaces = SpaceAdministration(
+        parts.stores,
+        data_dir,
+        settings.space,
+        parts.spaces,
+        parts.streams.ended_in,
+        parts.clock,
+    )
+    return AdminHandlers(
+        SettingsAdministration(parts.settings),
+        spaces,
+        ServerWatch(data_dir, parts.limiter.save, parts.clock),
+        BackupAdministration(
+            parts.stores.folder_of,
+            settings.backup_dir,
+            settings.backup_rules,
+            settings.space,
+            parts.clock,
+            lambda: backup_keys(settings.backup_key_file),
+        ),
+        JobAdministration(spaces, parts.spaces),
+        RetentionAdministration(
+            parts.stores,
+            parts.settings.view(lambda it: it.retention_rules),
+            parts.new_rules,
+            parts.spaces,
+            parts.clock,
+        ),
+        parts.verifications,
+        parts.tokens,
+        parts.uses,
+        _SEAL,
+        parts.clock,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCommands:
+    """AdminService's calls about tokens for the machine's operator. Who may write the data folder
+    may do everything, so they need no token: also to make the first one, and to revoke the last.
+    """
+
+    settings: Settings
+    handlers: TokenHandlers
+    audit: Audit
+
+    def call(self, method: str, request: ProtoMessage, command: str = "") -> Any:
+        """Check a request, carry it out as the server does, and return the answer. The audit
+        records it under the name of a command; empty: not at all. Raises RecollectError.
+        """
+        check(request, SizeLimits(), system_clock)
+        operator = Principal(space=self.settings.space, peer=f"uid:{os.getuid()}")
+        answer = getattr(self.handlers, method)(request, Call(_NO_CONTEXT, operator))
+        if command:
+            self.audit.record(operator, command, object_of(request, answer))
+        return answer
+
+
+@contextmanager
+def token_commands(settings: Settings) -> Iterator[TokenCommands]:
+    """Open the tokens of a data folder or a database for a command, while servers run or not.
+    Raises CannotStart, LogUnavailable.
+    """
+    log = AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files)
+    with (
+        opened_tokens(settings) as (ledger, uses),
+        closing(Audit(log, system_clock)) as audit,
+    ):
+        handlers = TokenHandlers(
+            Tokens(ledger, system_clock), TokenUses(uses, system_clock), _SEAL, system_clock
+        )
+        yield TokenCommands(settings, handlers, audit)

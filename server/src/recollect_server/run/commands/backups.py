@@ -1,0 +1,280 @@
+"""`recollect-server backups`: list, verify and remove the backups of a folder, and their keys."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+from recollect.cli.commands import Commands
+
+from recollect_server.backup.bucket import BackupBucket
+from recollect_server.backup.folder import BackupFolder, StoredBackup, verified
+from recollect_server.backup.manifest import CannotCopy, check
+from recollect_server.backup.names import backup_time
+from recollect_server.kernel.domain.keys import Keyring, new_key
+from recollect_server.kernel.domain.time import system_clock
+from recollect_server.kernel.domain.wording import counted
+from recollect_server.kernel.log.files import make_folder, sync_folder, write_private
+from recollect_server.run.backup_keys import backup_keys
+from recollect_server.run.commands.folder import list_problems, said_plainly, shown, warn
+from recollect_server.run.commands.options import NamedPath, load_settings
+from recollect_server.run.settings import Settings
+
+_FETCHING = ".fetching-"
+_PATH = NamedPath(path_type=Path)
+_FLAGS = ("data_dir", "backup_dir", "backup_url", "backup_key_file", "backup_keep")
+"""Flags that stand for settings."""
+
+
+def _with_folder(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--config` and the flags that say where backups and keys are, and call it with
+    the folder and the settings.
+    """
+
+    @wraps(command)
+    def run(config: Path | None, **arguments: Any) -> None:
+        flags = {name: arguments.pop(name) for name in _FLAGS if name in arguments}
+        settings = load_settings(config, flags)
+        if settings.backup_dir is None:
+            raise click.UsageError("name the folder of the backups with --backup-dir")
+        with said_plainly():
+            if settings.backup_url:  # a new machine has no folder yet to fetch into
+                make_folder(settings.backup_dir)
+            if not settings.backup_dir.is_dir():
+                raise click.ClickException(
+                    f"there is no folder {settings.backup_dir}: name another with --backup-dir"
+                )
+            keys = backup_keys(settings.backup_key_file, warn)
+            command(
+                BackupFolder(settings.backup_dir, keys), settings=settings, keys=keys, **arguments
+            )
+
+    run = click.option(
+        "--backup-url", metavar="VALUE", help="bucket, as https://s3.example.org/bucket/prefix"
+    )(run)
+    for flag, metavar, text in (
+        ("--backup-key-file", "VALUE", "file of keys of encrypted backups, the first for new ones"),
+        ("--backup-dir", "VALUE", "folder for backups"),
+        ("--data-dir", "VALUE", "folder that holds all data, and its settings [.recollect]"),
+        ("--config", "FILE", "a YAML file with settings"),
+    ):
+        run = click.option(flag, type=_PATH, metavar=metavar, help=text)(run)
+    return run
+
+
+@click.group(cls=Commands)
+def backups() -> None:
+    """Look after the backups of all spaces in a folder, which `recollect-server backup` without a
+    folder and the call Backup make. What has another name is left alone.
+    """
+
+
+@backups.command("list")
+@_with_folder
+def list_backups(folder: BackupFolder, settings: Settings, **_: Any) -> None:
+    """List the backups, newest first; and those in the bucket, if there is a `--backup-url`."""
+    for it in folder.stored():
+        click.echo(f"{it.time:%Y-%m-%d %H:%M:%S} UTC  {it.path}" + _state(it))
+    if settings.backup_url:
+        bucket = BackupBucket(settings.backup_url)
+        for name in bucket.names():
+            click.echo(f"{backup_time(name):%Y-%m-%d %H:%M:%S} UTC  {bucket.url}/{name}")
+
+
+@backups.command()
+@_with_folder
+def upload(folder: BackupFolder, settings: Settings, **_: Any) -> None:
+    """Copy the complete backups that the bucket lacks to it, the newest first: one whose copy was
+    interrupted, or that a call made.
+    """
+    bucket = _bucket_of(settings)
+    for it in folder.stored():
+        if it.is_complete and not bucket.has(it.path.name):
+            bucket.upload(it.path, shown("Uploading", unit="files"))
+            click.echo(f"copied to {bucket.url}/{it.path.name}")
+
+
+@backups.command()
+@click.argument("name")
+@_with_folder
+def fetch(_: BackupFolder, settings: Settings, keys: Keyring | None, name: str) -> None:
+    """Copy the backup NAME from the bucket into the folder, and compare it with its manifest: then
+    `recollect-server restore` takes it as any other.
+    """
+    assert settings.backup_dir is not None
+    if backup_time(name) is None:
+        raise click.UsageError(f"{name} is no name of a backup: `backups list` lists them")
+    target = settings.backup_dir / name
+    if target.exists():
+        raise click.UsageError(f"{target} is there already: remove it, or restore it")
+    with _fetched(settings, name) as copy:
+        verified(copy, shown("Verifying"), keys)
+        copy.rename(target)
+        sync_folder(target.parent)
+    click.echo(f"copied to {target}")
+
+
+def _bucket_of(settings: Settings) -> BackupBucket:
+    if not settings.backup_url:
+        raise click.UsageError("name the bucket with --backup-url")
+    return BackupBucket(settings.backup_url)
+
+
+@contextmanager
+def _fetched(settings: Settings, name: str) -> Iterator[Path]:
+    """Copy a backup from the bucket into a folder that is removed afterwards, with those of
+    commands that were killed.
+    """
+    bucket = _bucket_of(settings)
+    assert settings.backup_dir is not None
+    for left in settings.backup_dir.glob(f"{_FETCHING}*"):
+        with _held(left) as is_alone:
+            if is_alone:
+                rmtree(left, ignore_errors=True)
+    with (
+        TemporaryDirectory(dir=settings.backup_dir, prefix=_FETCHING) as folder,
+        _held(Path(folder)),
+    ):
+        bucket.fetch(name, Path(folder) / name, shown("Fetching", unit="files"))
+        yield Path(folder) / name
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Lock a folder while this process uses it; yield whether no other one does."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:  # it is gone, or no folder
+        yield False
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_alone = True
+    except OSError:
+        is_alone = False
+    try:
+        yield is_alone
+    finally:
+        os.close(handle)
+
+
+@backups.command()
+@click.argument("name", required=False)
+@click.option("--in-bucket", is_flag=True, help="verify those in the bucket, each fetched for that")
+@_with_folder
+def verify(
+    folder: BackupFolder,
+    settings: Settings,
+    keys: Keyring | None,
+    name: str | None,
+    *,
+    in_bucket: bool,
+) -> None:
+    """Read the backups, or the one called NAME, and compare each with its manifest. Exits with 1 if
+    anything differs, or holds damaged lines.
+    """
+    problems: list[str] = []
+    names = _bucket_of(settings).names() if in_bucket else [it.path.name for it in folder.stored()]
+    chosen = [it for it in names if name in (None, it)]
+    if name is not None and not chosen:
+        raise click.UsageError(f"there is no backup {name}: `backups list` lists them")
+    for it in chosen:
+        assert settings.backup_dir is not None
+        path = settings.backup_dir / it
+        shown_as = f"{settings.backup_url.rstrip('/')}/{it}" if in_bucket else str(path)
+        try:
+            with _fetched(settings, it) if in_bucket else nullcontext(path) as read:
+                checked = check(read, shown("Verifying"), keys)
+        except CannotCopy as error:
+            problems.append(str(error))
+            continue
+        except OSError as error:
+            problems.append(f"{error.filename or shown_as}: {error.strerror or error}")
+            continue
+        state = "good" if checked.is_good else f"{len(checked.problems)} problems"
+        state += f", {counted(checked.damaged, 'damaged line')} in it" if checked.damaged else ""
+        click.echo(f"{shown_as}: {counted(checked.files, 'file')}, {checked.bytes} bytes, {state}")
+        problems += [f"{it}: {problem}" for problem in checked.problems]
+        if checked.damaged:
+            problems.append(f"{it}: damaged when it was made: {counted(checked.damaged, 'line')}")
+    list_problems(problems)
+
+
+@backups.command()
+@click.option("--dry-run", is_flag=True, help="say what would be removed, and remove nothing")
+@click.option(
+    "--backup-keep",
+    metavar="VALUE",
+    help="backups that stay, as `daily=7 weekly=5 monthly=12` (also last, hourly, yearly)",
+)
+@_with_folder
+def prune(folder: BackupFolder, settings: Settings, *, dry_run: bool, **_: Any) -> None:
+    """Remove the backups that no rule of `--backup-keep` keeps, and what interrupted ones left.
+
+    Of each hour, day, week, month or year (UTC) the newest counts. The newest good backup stays
+    whatever the rules say; if none is good, nothing is removed.
+    """
+    if not settings.backup_rules:
+        raise click.UsageError(
+            "no rule says what to keep: give --backup-keep, as `daily=7 weekly=5 monthly=12`"
+        )
+    done = folder.prune(
+        settings.backup_rules, system_clock(), dry_run=dry_run, progress=shown("Verifying")
+    )
+    for it in done.removed:
+        click.echo(f"{'would remove' if dry_run else 'removed'} {it.path}" + _state(it))
+    note = ", nothing was removed" if dry_run else ""
+    click.echo(f"kept: {counted(len(done.remaining), 'backup')}{note}")
+
+
+@backups.command()
+@_with_folder
+def rekey(folder: BackupFolder, **_: Any) -> None:
+    """Encrypt all encrypted backups with the first of the keys.
+
+    Each is read with the key that it has, written beside itself, and exchanged when the new one is
+    durable. A command that was interrupted is repeated, and goes on. Exits with 1 if one cannot be
+    read, which is named and left as it is.
+    """
+    done = folder.encrypt_anew(shown("Encrypting"))
+    for it in done.changed:
+        click.echo(f"encrypted anew {it.path}")
+    changed, problems = counted(len(done.changed), "backup"), counted(len(done.problems), "problem")
+    click.echo(f"{changed} encrypted anew, {problems}")
+    list_problems(done.problems)
+
+
+@backups.command("new-key")
+@click.argument("file", metavar="FILE", type=NamedPath(path_type=Path, dir_okay=False))
+def make_key(file: Path) -> None:
+    """Make a new key and put it first in FILE, which only this user may read.
+
+    The keys that were in FILE stay behind it, for the backups that they encrypted. Keep a copy of
+    FILE away from the backups: without it nobody can read them.
+    """
+    with said_plainly():
+        try:
+            before = file.read_text("ascii") if file.exists() else ""
+            if before.strip():
+                Keyring.parse(before)
+        except ValueError:
+            raise click.ClickException(f"{file} is no file of keys: name another") from None
+        key = new_key()
+        time = datetime.fromtimestamp(system_clock() / 1000, UTC)
+        write_private(file, f"{key.text}  # {key.id}, made {time:%Y-%m-%d}\n{before}".encode())
+    click.echo(f"{file} has the key {key.id} first: new backups are encrypted with it")
+
+
+def _state(backup: StoredBackup) -> str:
+    if not backup.is_complete:
+        return "  (not complete)"
+    if backup.key_id is None:
+        return ""
+    return f"  (encrypted, {f'key {backup.key_id}' if backup.key_id else 'its start is damaged'})"

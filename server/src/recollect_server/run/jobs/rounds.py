@@ -1,0 +1,113 @@
+"""The background jobs of all open spaces: one thread for each kind of job, which gives every open
+space its turns, one after the other. While it hangs in one, another thread gives the others theirs.
+"""
+
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from structlog.contextvars import bound_contextvars
+
+from recollect_server.kernel.space.opened import OpenedSpace
+from recollect_server.kernel.space.spaces import Spaces
+from recollect_server.run.jobs.loop import Loop, unforeseen
+
+_TICK = 0.25  # seconds after which a space that was just opened has its first turn
+RESTING_SECONDS = 10.0
+"""Rest of a job that only a call, which wakes it, can give something to do."""
+_PATIENCE = 0.5  # seconds of a turn after which another thread gives the other spaces theirs
+# to the next turn after one that failed as nobody foresaw
+_FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
+
+
+class Job(ABC):
+    """One kind of background work in one open space. `Rounds` gives it its turns."""
+
+    def __init__(self, first: float = 0.0) -> None:
+        """Give the first turn after so many seconds."""
+        self.next_at = time.monotonic() + first
+        """Time of the next turn, on the monotonic clock."""
+        self.after_failure = _FIRST_SECONDS
+        self.ran_at: float | None = None
+        """Time of the last turn, likewise."""
+        self.is_at_work = False
+        """True while a turn is under way."""
+        self.fault = ""
+        """Unforeseen failure of the last turn; empty: there was none."""
+
+    @property
+    def rest(self) -> float:
+        """Seconds that the next turn may come later while nobody calls: the next call wakes it."""
+        return 0.0
+
+    @property
+    def failure(self) -> str:
+        """Reason for which the last turn could not do all of its work; empty if it could."""
+        return self.fault
+
+    def resume(self) -> None:  # noqa: B027 - most jobs need nothing
+        """Take note that the index of the space was closed, and is open again."""
+
+    @abstractmethod
+    def turn(self, stopping: threading.Event) -> float:
+        """Do a part of the work, a short one, and return the seconds to the next turn."""
+
+
+class HasJobs(OpenedSpace, Protocol):
+    """Protocol of an open space with jobs."""
+
+    jobs: Mapping[str, Job]
+    """By their names, which are the same in every space."""
+
+
+class Rounds:
+    """A thread that does one kind of job in all open spaces. Started when made."""
+
+    def __init__(self, job: str, spaces: Spaces[Any], *, one_at_a_time: bool = False) -> None:
+        """`one_at_a_time`: no space has a turn while another one has, however long it takes."""
+        self._job = job
+        self._spaces: Spaces[HasJobs] = spaces
+        patience = math.inf if one_at_a_time else _PATIENCE
+        self._loop = Loop(job, self._round, patience=patience)
+        spaces.wake_by(self._loop.wake)
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Stop the thread, between two parts of its work; one that hangs is left behind."""
+        self._loop.stop(self._spaces.patience())
+
+    def _round(self) -> float:
+        """Give each space that is due one turn. Return the seconds to the next round."""
+        rests = self._spaces.is_quiet()
+        soonest = time.monotonic() + (RESTING_SECONDS if rests else _TICK)
+        for space in self._spaces.open_now():
+            job = space.jobs.get(self._job)
+            if job is None or job.is_at_work or self._loop.stopping.is_set():
+                continue
+            if job.next_at <= time.monotonic():
+                lease = self._spaces.borrow(space)
+                if lease is None:
+                    continue
+                job.is_at_work = True
+                with lease, bound_contextvars(space=space.name):
+                    is_mine = self._loop.part(partial(self._give_turn, job))
+                if not is_mine:
+                    break
+            soonest = min(soonest, job.next_at + (job.rest if rests else 0.0))
+        return max(0.0, soonest - time.monotonic())
+
+    def _give_turn(self, job: Job) -> None:
+        def turn() -> None:
+            job.next_at = time.monotonic() + job.turn(self._loop.stopping)
+            job.after_failure = _FIRST_SECONDS
+
+        job.fault = unforeseen(self._job, turn)
+        job.ran_at = time.monotonic()
+        if job.fault:
+            job.next_at = time.monotonic() + job.after_failure
+            job.after_failure = min(2 * job.after_failure, _MOST_SECONDS)
+        job.is_at_work = False  # last: else another thread gives it the same turn

@@ -1,0 +1,262 @@
+"""The jobs that keep an open space in order: its index, its counts, its logs of updates, and the
+vectors of what was said. `Rounds` gives each its turns.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from recollect_server.context.counts import ContextCounts
+from recollect_server.kernel.domain.errors import DataUnavailable, StorageUnavailable
+from recollect_server.kernel.domain.live import Live
+from recollect_server.kernel.domain.time import milliseconds
+from recollect_server.kernel.index.updates import PRUNED
+from recollect_server.kernel.space.space import Space
+from recollect_server.recall.embedding.embedding import Embedding
+from recollect_server.recall.model.models import EmbeddingModels
+from recollect_server.run.jobs.loop import Loop
+from recollect_server.run.jobs.rounds import RESTING_SECONDS, Job
+
+log = structlog.get_logger("recollect.jobs")
+
+_INDEX_SECONDS = 1.0
+_MOST_INDEX_SECONDS = 30.0  # between two tries of an index that still refuses
+_PRUNE_CHANGES_SECONDS = 600.0
+_FOLLOW_SECONDS = 1.0
+_FOLLOW_WATCHED_SECONDS = 0.02
+_COUNT_SECONDS = 1.0
+_PRUNE_SECONDS = 60.0
+_SLICE = 500  # updates pruned in one transaction, a few milliseconds
+_PAUSE = 0.02  # seconds between two, for others
+_EMBED_SECONDS = 0.25
+_MOST_EMBED_SECONDS = 15.0  # between two tries of what still fails
+_MOST_RELEASE_SECONDS = 30.0  # between two looks for models that nobody uses
+_LOOK_SECONDS = 2.0  # between two looks at what to embed while nothing is written
+
+
+class IndexKeeper(Job):
+    """Brings the index up to the transcripts whenever it fell behind or was lost."""
+
+    def __init__(self, space: Space, is_leaving: Callable[[], bool]) -> None:
+        """`is_leaving` tells whether the space is to be deleted or closed."""
+        super().__init__(0.0 if space.upkeep.is_comparing else _INDEX_SECONDS)
+        self._space = space
+        self._is_leaving = is_leaving
+        self._wait = _INDEX_SECONDS
+        self._is_well = False
+
+    @property
+    def failure(self) -> str:
+        """Reason for which the index could not be brought up; empty if it could."""
+        return self.fault or self._space.doubt
+
+    @property
+    def rest(self) -> float:
+        """Wait for a call if the index has everything."""
+        return RESTING_SECONDS if self._is_well and not self.failure else 0.0
+
+    def turn(self, stopping: threading.Event) -> float:
+        """Repair what can be repaired now."""
+
+        def is_to_end() -> bool:
+            return stopping.is_set() or self._is_leaving()
+
+        self._is_well = self._space.upkeep.repair(is_to_end)
+        self._wait = _INDEX_SECONDS if self._is_well else min(2 * self._wait, _MOST_INDEX_SECONDS)
+        return self._wait
+
+
+class FollowerJob(Job):
+    """Takes in what other processes write while nobody calls: soon where somebody watches."""
+
+    def __init__(
+        self, space: Space, is_watched: Callable[[], bool], note_work: Callable[[], None]
+    ) -> None:
+        """`note_work` is called after others wrote, for the jobs that rest."""
+        super().__init__(_FOLLOW_SECONDS)
+        self._note_work = note_work
+        self._space = space
+        self._is_watched = is_watched
+        self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
+
+    @property
+    def rest(self) -> float:
+        """Let those who delete wait a little longer for this server's index."""
+        return 0.0 if self._is_watched() else _FOLLOW_SECONDS
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
+        """Follow once, and prune at times what all have followed."""
+        before = self._space.index.taken()
+        self._space.follow()
+        if self._space.index.taken() != before:
+            self._note_work()
+        if time.monotonic() > self._prune_at:
+            self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
+            with suppress(StorageUnavailable):
+                self._space.shared_work.prune_changes()
+        return _FOLLOW_WATCHED_SECONDS if self._is_watched() else _FOLLOW_SECONDS
+
+
+class CountWriter(Job):
+    """Writes what contexts are made of behind the calls."""
+
+    def __init__(self, counts: ContextCounts) -> None:
+        super().__init__(_COUNT_SECONDS)
+        self._counts = counts
+        self._is_written = False
+
+    @property
+    def rest(self) -> float:
+        """Wait for a call if everything is written."""
+        return RESTING_SECONDS if self._is_written else 0.0
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
+        """Write what waits."""
+        self.flush()
+        return _COUNT_SECONDS
+
+    def flush(self) -> None:
+        """Write what waits. Raises nothing."""
+        self._is_written = False
+        try:
+            self._counts.flush()
+            self._is_written = True
+        except DataUnavailable as error:
+            log.warning("context_counts_not_written", reason=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    retention: timedelta
+    most: int
+
+
+class UpdatePruner(Job):
+    """Keeps the log of updates within its bounds, a little at a time, so that appends never wait
+    for it.
+    """
+
+    def __init__(self, space: Space, bounds: Live[Bounds], seconds: float = _PRUNE_SECONDS) -> None:
+        super().__init__(seconds)
+        self._space = space
+        self._bounds = bounds
+        self._seconds = seconds
+        self._pruned = 0
+        self._reason = ""
+
+    @property
+    def failure(self) -> str:
+        """Reason for which nothing could be pruned; empty if it could."""
+        return self.fault or self._reason
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
+        """Delete one slice of updates."""
+        try:
+            pruned = self.prune()
+        except DataUnavailable as error:
+            self._reason = str(error)
+            log.warning("updates_not_pruned", reason=self._reason)
+            return self._seconds
+        self._reason = ""
+        self._pruned += pruned
+        if pruned:
+            return _PAUSE
+        if self._pruned:
+            log.info("updates_pruned", updates=self._pruned)
+            self._pruned = 0
+        return self._seconds
+
+    def prune(self, limit: int = _SLICE) -> int:
+        """Delete updates that are too old or too many, at most `limit` of each kind of log. Return
+        their number.
+        """
+        index = self._space.index
+        bounds = self._bounds.now
+        before = self._space.clock() - milliseconds(bounds.retention)
+        pruned = 0
+        for kind in PRUNED:
+            if through := index.log.prunable(kind, before, bounds.most):
+                pruned += index.log.prune(kind, through, limit)
+        return pruned
+
+    def due_at(self) -> int | None:
+        """Return when the oldest update will be too old, in milliseconds; None if there is none."""
+        oldest = self._space.index.log.oldest()
+        return oldest + milliseconds(self._bounds.now.retention) if oldest else None
+
+
+class EmbedderJob(Job):
+    """Embeds what was said, behind everything else."""
+
+    def __init__(self, embedding: Embedding) -> None:
+        super().__init__()
+        self._embedding = embedding
+        self._wait = 0.0
+        self._mark: object = None
+        self._look_at = 0.0
+
+    @property
+    def failure(self) -> str:
+        """Reason for which nothing can be embedded now; empty if all is well."""
+        return self.fault or self._embedding.failure
+
+    @property
+    def rest(self) -> float:
+        """Wait for a call if everything is embedded."""
+        is_complete = self.is_done and self._embedding.is_complete and not self.failure
+        return RESTING_SECONDS if is_complete else 0.0
+
+    def resume(self) -> None:
+        """Look at once: the space was at rest, and its vectors are not in memory."""
+        self._look_at = 0.0
+        self.next_at = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether everything is embedded that was written until now."""
+        return self._mark == self._embedding.mark()
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - its own event ends it
+        """Embed a part of what waits."""
+        mark = self._embedding.mark()
+        if mark == self._mark and time.monotonic() < self._look_at:
+            return _EMBED_SECONDS
+        worked = self._embedding.tend()
+        is_well = not self._embedding.failure
+        is_done = is_well and not worked and not self._embedding.is_elsewhere
+        self._mark = mark if is_done else None
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._wait = (
+            0.0
+            if worked
+            else _EMBED_SECONDS
+            if is_well
+            else min(max(2 * self._wait, 1.0), _MOST_EMBED_SECONDS)
+        )
+        return self._wait
+
+
+class ModelReleaser:
+    """Takes embedding models that nobody uses out of memory. Started when made."""
+
+    def __init__(self, models: EmbeddingModels, idle: Live[float]) -> None:
+        """`idle`: seconds without a text or a question to embed."""
+        self._models = models
+        self._idle = idle
+        self._loop = Loop("model-releaser", self._look, wait=self._seconds())
+        self._loop.start()
+
+    def stop(self) -> None:
+        self._loop.stop()
+
+    def _seconds(self) -> float:
+        return min(self._idle.now / 4, _MOST_RELEASE_SECONDS)
+
+    def _look(self) -> float:
+        self._models.release(self._idle.now)
+        return self._seconds()
