@@ -31,7 +31,8 @@ from recollect_server.kernel.domain.message import Message, Redaction, Role, Too
 from recollect_server.kernel.index import columns
 from recollect_server.kernel.index.columns import Columns, dump_json
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.lines import Entry, Line, decode, encode
+from recollect_server.kernel.log.lines import Entry, Line, decode, encode, encoded
+from recollect_server.kernel.log.redaction import erased
 from recollect_server.people import communication_table as external
 from recollect_server.people.communication import (
     CommunicationBegan,
@@ -112,6 +113,57 @@ def test_a_transcript_keeps_the_place_of_a_redacted_message_and_who_redacted_it(
         ExternalMessage(Direction.INBOUND, "", TIME, SEQUENCE, redaction=redaction),
     ):
         assert decode(encode(Entry(message)).rstrip(b"\n"), SEQUENCE).content == message
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept"),
+    [
+        (
+            Message,
+            {
+                "role",
+                "timestamp",
+                "turn_number",
+                "usage",
+                "cost",
+                "channel",
+                "tool_call_id",
+                "arrived",
+            },
+        ),
+        (
+            ExternalMessage,
+            {
+                "direction",
+                "timestamp",
+                "provider_message_id",
+                "scope",
+                "acknowledgement",
+                "arrived",
+            },
+        ),
+    ],
+)
+def test_a_redaction_keeps_no_field_but_those_that_say_so(
+    kind: type[Message | ExternalMessage], kept: set[str]
+) -> None:
+    """A new field is erased until its declaration says that it is nobody's text."""
+    message = dataclasses.replace(filled(kind), redaction=None)
+    lines, raw = encoded([Entry(message)], SEQUENCE - 1)
+    [left] = erased(lines, [raw[0].rstrip(b"\n")], [SEQUENCE], filled(Redaction))
+    after = decode(left.rstrip(b"\n"), SEQUENCE).content
+    assert isinstance(after, kind)
+    same = {
+        it.name
+        for it in dataclasses.fields(kind)
+        if getattr(after, it.name) == getattr(message, it.name)
+    }
+    assert same == kept | {"sequence"}
+    # what is left of the others names the places that lines give back, and quotes nothing
+    assert not after.attachments
+    assert b"a sender" not in left
+    assert b"a content" not in left
+    assert b"a text" not in left
 
 
 # Conversations through the server -----------------------------------------------------------------

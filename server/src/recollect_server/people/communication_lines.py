@@ -8,7 +8,6 @@ from recollect_server.kernel.domain.ids import is_communication_id
 from recollect_server.kernel.domain.message import REDACTED, Redaction
 from recollect_server.kernel.log.codec import FLAG, NUMBER, TEXT, TEXTS, TIME, Codec, Field, one_of
 from recollect_server.kernel.log.entries import ARRIVED, ATTACHMENTS, ERASED_BY, Vocabulary, event
-from recollect_server.kernel.log.lines import MARK
 from recollect_server.kernel.log.redaction import fitted, members_of, tombstone
 from recollect_server.people.communication import (
     WHAT_TO_ANSWER,
@@ -42,17 +41,17 @@ _EMAIL = Codec(
 
 _MESSAGE = Codec(
     ExternalMessage,
-    Field("direction", one_of(Direction)),
+    Field("direction", one_of(Direction), is_kept=True),
     Field("text", TEXT),
-    Field("timestamp", TIME),
-    Field("providerMessageId", TEXT, "provider_message_id", ""),
+    Field("timestamp", TIME, is_kept=True),
+    Field("providerMessageId", TEXT, "provider_message_id", "", is_kept=True),
     ATTACHMENTS,
-    Field("scope", TEXT, default=""),
-    Field("acknowledgement", FLAG, default=False),
+    Field("scope", TEXT, default="", is_kept=True),
+    Field("acknowledgement", FLAG, default=False, is_kept=True),
     ARRIVED,
     Field("senderName", TEXT, "origin.sender_name", ""),
-    Field("groupId", TEXT, "origin.group_id", ""),
-    Field("threadId", TEXT, "origin.thread_id", ""),
+    Field("groupId", TEXT, "origin.group_id", "", is_kept=True),
+    Field("threadId", TEXT, "origin.thread_id", "", is_kept=True),
     Field("email", _EMAIL.value, "origin.email", None),
     ERASED_BY,
     head={"type": "message"},
@@ -83,17 +82,11 @@ _EVENTS = (
     ),
 )
 
-_LEFT = (
-    "type", "direction", "timestamp", "providerMessageId", "scope", "acknowledgement", "arrived",
-    "groupId", "threadId", "requestId", "requestHash", "batch", MARK,
-)  # fmt: skip
-"""Members that stay of a message."""
-
 
 def _redact(content: object, raw: bytes, sequences: Collection[int], redaction: Redaction) -> bytes:
     match content:
         case ExternalMessage(sequence=sequence, redaction=None) if sequence in sequences:
-            return tombstone(raw, _LEFT, redaction)
+            return tombstone(raw, _MESSAGE, redaction)
         case EscalationOpened(sequence=sequence) if sequence in sequences:
             return _without_question(raw)
         case _:

@@ -109,6 +109,8 @@ class Field:
     """True: it is always written, though it may be missing; False: an empty one is not written,
     though it must be there; None: as the default says.
     """
+    is_kept: bool = False
+    """True: a redaction leaves it, for it is no text of anybody's."""
 
     @property
     def path(self) -> str:
@@ -135,6 +137,8 @@ class Codec(Generic[T]):
         self.kind = kind
         self.text = text
         self.head = dict(head or {})
+        self.kept = (*self.head, *(field.member for field in fields if field.is_kept))
+        """Members that a redaction leaves."""
         self._fields = fields
         self._names: dict[str, Any] = {"kind": kind}
         for at, field in enumerate(fields):

@@ -113,7 +113,7 @@ _ATTACHMENT = Codec(
     Field("bytesLength", NUMBER, "bytes_length", 0),
 )
 ATTACHMENTS = Field("attachments", _ATTACHMENT.values, default=())
-ARRIVED = Field("arrived", ARRIVAL, default=0)
+ARRIVED = Field("arrived", ARRIVAL, default=0, is_kept=True)
 
 ERASED = "erased"
 """Member of a line whose text was removed; it has the room of what was there."""
@@ -142,18 +142,18 @@ ERASED_BY = Field(ERASED, Value(_redaction, note_of), "redaction", None)
 
 MESSAGE = Codec(
     Message,
-    Field("role", one_of(Role)),
+    Field("role", one_of(Role), is_kept=True),
     Field("content", TEXT),
-    Field("timestamp", TIME, is_written=False),
-    Field("turnNumber", _TURN, "turn_number", is_written=False),
+    Field("timestamp", TIME, is_written=False, is_kept=True),
+    Field("turnNumber", _TURN, "turn_number", is_written=False, is_kept=True),
     Field("thinkingText", TEXT, "thinking_text", ""),
-    Field("usage", _USAGE.value, default=None),
-    Field("cost", REAL, default=None),
-    Field("channel", TEXT, default=""),
+    Field("usage", _USAGE.value, default=None, is_kept=True),
+    Field("cost", REAL, default=None, is_kept=True),
+    Field("channel", TEXT, default="", is_kept=True),
     Field("sender", TEXT, default=""),
     Field("senderName", TEXT, "sender_name", ""),
     Field("toolCalls", _TOOL_CALL.values, "tool_calls", ()),
-    Field("toolCallId", TEXT, "tool_call_id", ""),
+    Field("toolCallId", TEXT, "tool_call_id", "", is_kept=True),
     ATTACHMENTS,
     Field("metadata", OBJECT, default=None),
     ARRIVED,

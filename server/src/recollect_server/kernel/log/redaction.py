@@ -22,7 +22,8 @@ from recollect_server.kernel.domain.conversation import (
     TurnMemory,
 )
 from recollect_server.kernel.domain.message import Message, Redaction
-from recollect_server.kernel.log.entries import ERASED, NO_NOTE, note_of, without_text
+from recollect_server.kernel.log.codec import Codec
+from recollect_server.kernel.log.entries import ERASED, MESSAGE, NO_NOTE, note_of, without_text
 from recollect_server.kernel.log.lines import MARK, Line, has_checksum, seal, unseal
 
 ANY_HASH = "-"
@@ -30,11 +31,9 @@ ANY_HASH = "-"
 whatever its payload is, for that could be guessed from a hash.
 """
 
-_OF_MESSAGE = (
-    "type", "role", "timestamp", "turnNumber", "usage", "cost", "channel", "toolCallId", "arrived",
-    "requestId", "requestHash", "draftId", "batch", MARK,
-)  # fmt: skip
-_OF_EVENT = ("type", "timestamp", "modelUse", "requestId", "requestHash", "draftId", "batch", MARK)
+_STAMP = ("requestId", "requestHash", "draftId", "batch", MARK)
+"""Members of a line, whatever it says, that a redaction leaves."""
+_OF_EVENT = ("type", "timestamp", "modelUse", *_STAMP)
 _NOT_NAMED = "_"  # a tool's name: no shorter one is valid, and so it always fits
 
 
@@ -96,22 +95,22 @@ def _message(raw: bytes, redaction: Redaction) -> bytes:
         {"id": call["id"], "name": _NOT_NAMED, "arguments": ""}
         for call in members_of(raw).get("toolCalls") or ()
     ]
-    return tombstone(raw, _OF_MESSAGE, redaction, {"toolCalls": calls} if calls else {})
+    return tombstone(raw, MESSAGE, redaction, {"toolCalls": calls} if calls else {})
 
 
 def tombstone(
     raw: bytes,
-    names: Sequence[str],
+    codec: Codec[Any],
     redaction: Redaction,
     others: Mapping[str, object] = MappingProxyType({}),
 ) -> bytes:
-    """Return what is left of a message's line: the members of these names and others, and as much
-    of the note on the redaction as it has room for. A line that has room for none had no text.
+    """Return what is left of the line of a message of a codec: what it keeps, other members, and as
+    much of the note on the redaction as it has room for. A line that has room for none had no text.
     """
     members = members_of(raw)
-    left = {name: members[name] for name in names if name in members} | dict(others)
+    left = {name: members[name] for name in (*codec.kept, *_STAMP) if name in members}
     notes = (note_of(redaction), note_of(Redaction(time=redaction.time)), "", NO_NOTE)
-    lines = (fitted(raw, left | {ERASED: note}) for note in notes)
+    lines = (fitted(raw, left | dict(others) | {ERASED: note}) for note in notes)
     return next((line for line in lines if line is not None), raw)
 
 
