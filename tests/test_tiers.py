@@ -117,7 +117,7 @@ def test_a_sample_covers_each_harness_and_all_of_them_with_time() -> None:
 def tree(tmp_path: Path) -> Path:
     """Make a repository with the table in it, and a file for some of its rows."""
     (tmp_path / ".ci").mkdir()
-    for path in ("server/src/recollect_server/storage/logs.py", "web/app.ts", "docs/a.md"):
+    for path in ("server/src/recollect_server/postgres/store.py", "web/app.ts", "docs/a.md"):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text("one\n")
     (tmp_path / "tests").mkdir()
@@ -177,7 +177,7 @@ def test_what_passed_whole_is_sampled_until_a_file_that_guards_it_changes(tree: 
     run(tree, "passed", "web")
     assert run(tree, "plan") == NOTHING
 
-    (tree / "server/src/recollect_server/storage/logs.py").unlink()
+    (tree / "server/src/recollect_server/postgres/store.py").unlink()
     commit(tree)
     assert run(tree, "plan") == ({*HARNESSES[STORE], "server_cli", "operations"}, set())
 
@@ -186,7 +186,7 @@ def test_what_passed_whole_is_sampled_until_a_file_that_guards_it_changes(tree: 
 def test_a_quarter_of_a_long_harness_is_enough_today_and_tomorrow(tree: Path, days: int) -> None:
     run(tree, "passed", *EVERYTHING)
     dated(tree, timedelta(days=days))
-    (tree / "server/src/recollect_server/storage/logs.py").unlink()
+    (tree / "server/src/recollect_server/postgres/store.py").unlink()
     commit(tree)
     long = set(tiers.LONG) & set(HARNESSES[STORE])
     assert long  # else nothing would be proved here
@@ -200,7 +200,7 @@ def test_a_harness_whose_own_tests_changed_runs_whole(tree: Path) -> None:
     folder = tree / "tests/web"
     folder.mkdir(exist_ok=True)
     (folder / "test_new.py").write_text("")
-    (tree / "server/src/recollect_server/storage/logs.py").unlink()
+    (tree / "server/src/recollect_server/postgres/store.py").unlink()
     commit(tree)
     whole, quarter = run(tree, "plan")
     assert "web" in whole
