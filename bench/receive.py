@@ -23,8 +23,8 @@ from recollect.v1.channel_pb2 import EmailOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.space.projection import Overlay
-from recollect_server.people.routes import Routes
 from recollect_server.people.routing import Place, mail_number
+from recollect_server.people.routing_service import Routes
 from recollect_server.run.features import FEATURES
 from ulid import ULID
 

@@ -16,7 +16,7 @@ from recollect_server.kernel.index import checking as index_checking
 from recollect_server.kernel.index.file import NAME
 from recollect_server.recall.embedding.missing_codes import CODES
 from recollect_server.recall.model.embedder import Embedder, quantised
-from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.marks import DIMENSIONS
 from recollect_server.recall.model.weights import look, shipped
 from recollect_server.recall.model.word_codes import WIDTH, unit
 from recollect_server.recall.vectors import checking as vectors_checking

@@ -7,7 +7,7 @@ import pytest
 from recollect import Client, Message
 from recollect_server.run import app
 from recollect_server.run.settings import Settings
-from recollect_server.run.settings_in_force import LIVE
+from recollect_server.run.settings.in_force import LIVE
 
 from tests.cases import each
 from tests.waiting import until

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Setting
-from recollect_server.run.catalogue import GROUPS
 from recollect_server.run.settings import Settings
+from recollect_server.run.settings.catalogue import GROUPS
 
 from tests.conftest import Start
 

@@ -12,7 +12,7 @@ from recollect.imports import whatsapp
 from recollect.imports.forms import Options
 from recollect.imports.plans import Batch, Plan
 from recollect.imports.reading import Source
-from recollect_server.text import mailboxes as of_server
+from recollect_server.text import mailbox_grammar as of_server
 
 from tests.client_cli.conftest import BringIn, Counts, Run
 from tests.client_cli.test_import_products import written

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recollect_server.access import token as tokens
+from recollect_server.access import token
 
 from tests.credentials.conftest import grant
 
@@ -13,14 +13,14 @@ DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def made() -> tuple[str, str, str]:
-    token_id, secret = tokens.new_id(), tokens.new_secret()
-    return tokens.token_text(token_id, secret), token_id, secret
+    token_id, secret = token.new_id(), token.new_secret()
+    return token.token_text(token_id, secret), token_id, secret
 
 
 def test_a_token_is_read_as_it_was_made_and_scanners_find_it() -> None:
     text, token_id, secret = made()
-    assert tokens.parse(text) == (token_id, secret)
-    assert re.findall(tokens.PATTERN, f'TOKEN="{text}"') == [text]
+    assert token.parse(text) == (token_id, secret)
+    assert re.findall(token.PATTERN, f'TOKEN="{text}"') == [text]
 
 
 @given(st.integers(17, 65), st.sampled_from(DIGITS))
@@ -29,7 +29,7 @@ def test_a_mistyped_character_is_told_from_a_wrong_token(place: int, typed: str)
     mistyped = text[:place] + typed + text[place + 1 :]
     if mistyped != text:
         with pytest.raises(ValueError, match="mistyped"):
-            tokens.parse(mistyped)
+            token.parse(mistyped)
 
 
 @given(st.integers(17, 64))
@@ -38,18 +38,18 @@ def test_two_characters_in_the_wrong_order_are_told_from_a_wrong_token(place: in
     swapped = text[:place] + text[place + 1] + text[place] + text[place + 2 :]
     if swapped != text:
         with pytest.raises(ValueError, match="mistyped"):
-            tokens.parse(swapped)
+            token.parse(swapped)
 
 
 @given(st.text("rcl_09azAZé\x00 ") | st.text("09azAZ").map(lambda it: f"rcl_{it[:12]}_{it[12:]}"))
 def test_whatever_is_no_token_is_refused_without_being_repeated(text: str) -> None:
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is looked at below
-        tokens.parse(text)
+        token.parse(text)
     assert len(text) < 8 or text not in str(raised.value)
 
 
 def test_secrets_are_256_random_bits_in_43_characters() -> None:
-    drawn = {tokens.new_secret() for _ in range(1000)}
+    drawn = {token.new_secret() for _ in range(1000)}
     assert len(drawn) == 1000
     assert {len(secret) for secret in drawn} == {43}
     assert 62**43 > 2**256
@@ -57,8 +57,8 @@ def test_secrets_are_256_random_bits_in_43_characters() -> None:
 
 def test_a_token_keeps_no_secret_and_shows_no_hash() -> None:
     _, token_id, secret = made()
-    token = tokens.Token(token_id, grant(), 0, tokens.digest_of(secret))
-    assert token.fits(secret)
-    assert not token.fits(tokens.new_secret())
-    assert secret not in repr(token)
-    assert "digest" not in repr(token)
+    one = token.Token(token_id, grant(), 0, token.digest_of(secret))
+    assert one.fits(secret)
+    assert not one.fits(token.new_secret())
+    assert secret not in repr(one)
+    assert "digest" not in repr(one)

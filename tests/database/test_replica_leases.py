@@ -8,7 +8,7 @@ import pytest
 from recollect import Client
 from recollect_server.kernel.log.store import LogTaken
 from recollect_server.people.communication import Provenance
-from recollect_server.run.jobs import retiring
+from recollect_server.run.jobs import retention
 from recollect_server.run.space import OpenSpace
 
 from tests.channels.conftest import ALEX, STRANGER, Post
@@ -50,7 +50,7 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
 @pytest.fixture
 def tests_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the servers' own looks at retention, a second after their start, from its lease."""
-    monkeypatch.setattr(retiring, "_FIRST_SECONDS", 3600.0)
+    monkeypatch.setattr(retention, "_FIRST_SECONDS", 3600.0)
 
 
 @pytest.mark.usefixtures("tests_lease")

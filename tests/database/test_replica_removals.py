@@ -21,7 +21,7 @@ from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.store import LogStore, LogUnavailable, Version
 from recollect_server.postgres.store import PostgresStore
-from recollect_server.run.jobs import retiring
+from recollect_server.run.jobs import retention
 from ulid import ULID
 
 from tests.administration.test_verification import verified
@@ -200,7 +200,9 @@ def test_a_conversation_that_another_server_kept_from_being_retired_has_no_recei
     action: str,
 ) -> None:
     url = postgres.new_database()
-    monkeypatch.setattr(retiring, "_FIRST_SECONDS", 3600.0)  # the server's own look, after a second
+    monkeypatch.setattr(
+        retention, "_FIRST_SECONDS", 3600.0
+    )  # the server's own look, after a second
     one = start_server(
         store=url, data_dir=tmp_path / "one", retention_grace="0s", retention=f"{action} idle=30d"
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from recollect_server.run.app import CannotStart
-from recollect_server.run.catalogue import described
 from recollect_server.run.settings import Settings, WrongSettings
+from recollect_server.run.settings.catalogue import described
 
 from tests.conftest import Start
 from tests.postgres import Postgres, running

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversations
 from recollect_server.run import space as opened_space
-from recollect_server.run.jobs.upkeep import UpdatePruner
+from recollect_server.run.jobs.of_space import UpdatePruner
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import Meet, Outside, Watch, assert_refused

@@ -37,7 +37,7 @@ from recollect_server.recall.vectors.store import EmbeddedText, VectorStore, has
 from recollect_server.run import app
 from recollect_server.run import space as opened_space
 from recollect_server.run.commands import commands
-from recollect_server.run.jobs.upkeep import UpdatePruner
+from recollect_server.run.jobs.of_space import UpdatePruner
 from structlog.testing import capture_logs
 
 from tests.at_rest import INDEX

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from recollect_server.recall.model.embedding import ASSISTANT, USER
+from recollect_server.recall.model.marks import ASSISTANT, USER
 from recollect_server.recall.retrievers import ConversationLegs, MessageLegs, Question
 
 DAY = 86_400_000

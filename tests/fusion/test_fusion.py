@@ -17,7 +17,7 @@ from recollect_server.recall.fusion import (
     words_across,
 )
 from recollect_server.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
-from recollect_server.recall.model.embedding import ASSISTANT, USER
+from recollect_server.recall.model.marks import ASSISTANT, USER
 from recollect_server.recall.retrievers import Array, Fused, Matches, Question
 from recollect_server.text.words import QuestionWords
 

@@ -39,7 +39,7 @@ from recollect_server.people.received import (
 from recollect_server.people.routing_table import routing_of
 from recollect_server.run import app
 from recollect_server.run.features import FEATURES
-from recollect_server.run.jobs.upkeep import IndexKeeper
+from recollect_server.run.jobs.of_space import IndexKeeper
 
 from tests import at_rest
 from tests.conftest import MovableClock, RunningServer, Start

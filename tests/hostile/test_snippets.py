@@ -8,7 +8,7 @@ import time
 import apsw
 import pytest
 from recollect_server.kernel.domain.time import UNLIMITED
-from recollect_server.kernel.index.tokens import tokens
+from recollect_server.kernel.index.tokenizer import tokens
 from recollect_server.text.snippets import CHUNK, LENGTH, PassageFinder
 
 from tests.conftest import Start

@@ -10,7 +10,7 @@ from recollect_server.kernel.domain.ids import message_id
 from recollect_server.kernel.index.conversations import Outline
 from recollect_server.recall.meaning import AskedWords
 from recollect_server.recall.model.embedder import _CUT_PIECES, _CUT_TEXTS, Embedder
-from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.marks import DIMENSIONS
 from recollect_server.recall.model.questions import marked, written
 from recollect_server.recall.model.weights import (
     E5,

@@ -116,7 +116,7 @@ def test_a_transcript_keeps_the_place_of_a_redacted_message_and_who_redacted_it(
 
 
 @pytest.mark.parametrize(
-    ("kind", "kept"),
+    ("kind", "lasting"),
     [
         (
             Message,
@@ -145,7 +145,7 @@ def test_a_transcript_keeps_the_place_of_a_redacted_message_and_who_redacted_it(
     ],
 )
 def test_a_redaction_keeps_no_field_but_those_that_say_so(
-    kind: type[Message | ExternalMessage], kept: set[str]
+    kind: type[Message | ExternalMessage], lasting: set[str]
 ) -> None:
     """A new field is erased until its declaration says that it is nobody's text."""
     message = dataclasses.replace(filled(kind), redaction=None)
@@ -158,7 +158,7 @@ def test_a_redaction_keeps_no_field_but_those_that_say_so(
         for it in dataclasses.fields(kind)
         if getattr(after, it.name) == getattr(message, it.name)
     }
-    assert same == kept | {"sequence"}
+    assert same == lasting | {"sequence"}
     # what is left of the others names the places that lines give back, and quotes nothing
     assert not after.attachments
     assert b"a sender" not in left

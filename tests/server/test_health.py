@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect_server.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
-from recollect_server.recall.embedding.embedding import Embedding
+from recollect_server.recall.embedding.service import Embedding
 from recollect_server.recall.recall import Recall
 from recollect_server.run.commands import commands
 

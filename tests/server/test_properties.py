@@ -27,7 +27,7 @@ from recollect_server.kernel.domain.conversation import (
 from recollect_server.kernel.domain.ids import is_conversation_id
 from recollect_server.kernel.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.kernel.domain.time import UNLIMITED, from_text, to_text
-from recollect_server.kernel.index.tokens import tokens
+from recollect_server.kernel.index.tokenizer import tokens
 from recollect_server.kernel.log.lines import Damaged, Entry, Stamp, decode, encode
 from recollect_server.run.settings import Settings, WrongSettings
 from recollect_server.text.snippets import END, LENGTH, START, PassageFinder, plain

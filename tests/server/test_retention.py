@@ -8,7 +8,7 @@ from recollect import Client, InvalidArgument, NotFound
 from recollect.v1.anchor_pb2 import AnchorSource
 from recollect.v1.recall_service_pb2 import ListAnchorsRequest, SetAnchorRequest
 from recollect_server.kernel.domain.live import Holder
-from recollect_server.retention.rules import RetentionGrace
+from recollect_server.retention.service import RetentionGrace
 from recollect_server.run.settings import Settings, WrongSettings
 
 from tests.cases import each

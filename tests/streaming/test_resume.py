@@ -21,7 +21,7 @@ from recollect_server.kernel.stream import ring
 from recollect_server.kernel.stream.live import LiveUpdates
 from recollect_server.kernel.stream.log import NewUpdates, UpdateLog
 from recollect_server.run import space as opened_space
-from recollect_server.run.jobs.upkeep import Bounds, UpdatePruner
+from recollect_server.run.jobs.of_space import Bounds, UpdatePruner
 from structlog.testing import capture_logs
 
 from tests.conftest import MovableClock, RunningServer, Start

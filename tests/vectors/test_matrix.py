@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from recollect_server.recall.model.embedding import USER
+from recollect_server.recall.model.marks import USER
 from recollect_server.recall.vectors import scan
 from recollect_server.recall.vectors.joint import JointScan
 from recollect_server.recall.vectors.matrix import Matrix

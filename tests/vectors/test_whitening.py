@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from recollect_server.recall.meaning import Copy, Meaning
-from recollect_server.recall.model.embedding import USER
+from recollect_server.recall.model.marks import USER
 from recollect_server.recall.vectors.joint import JointScan
 from recollect_server.recall.vectors.matrix import Matrix
 from recollect_server.recall.vectors.scan import Scan

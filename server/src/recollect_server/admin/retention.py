@@ -10,7 +10,7 @@ from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.space.opened import OpenedSpace
 from recollect_server.kernel.space.spaces import Spaces
 from recollect_server.retention.rule import RetentionReceipt, RetentionRule
-from recollect_server.retention.rules import NewRules, Retention, RetentionPlan, receipts
+from recollect_server.retention.service import NewRules, Retention, RetentionPlan, receipts
 
 
 class Retaining(OpenedSpace, Protocol):

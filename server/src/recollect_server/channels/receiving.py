@@ -45,14 +45,13 @@ from recollect_server.kernel.space.locks import Lock
 from recollect_server.kernel.space.logs import RequestKey
 from recollect_server.kernel.space.requests import key_of
 from recollect_server.kernel.space.space import Space
-from recollect_server.people import communications as external
+from recollect_server.people import communication_service as external
 from recollect_server.people.identities import Identities
 from recollect_server.people.received import (
     former_key_of_delivery,
     hash_of_delivery,
     key_of_delivery,
 )
-from recollect_server.people.routes import Routes
 from recollect_server.people.routing import (
     NO_HEADERS,
     EmailOrigin,
@@ -69,6 +68,7 @@ from recollect_server.people.routing import (
     provenance_of,
     with_group_name,
 )
+from recollect_server.people.routing_service import Routes
 from recollect_server.people.routing_table import routing_of
 from recollect_server.text.addresses import EMAIL, OWNERS_ALONE, WEB, normal_address, spellings
 

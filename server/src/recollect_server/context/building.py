@@ -39,7 +39,7 @@ from recollect_server.kernel.domain.telemetry import Count
 from recollect_server.kernel.domain.time import UNLIMITED, Deadline
 from recollect_server.kernel.space.conversation_logs import ConversationState
 from recollect_server.kernel.space.space import Space
-from recollect_server.people.communications import External
+from recollect_server.people.communication_service import External
 from recollect_server.people.routing import group_of
 from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.model.statement import ProfileStatement, as_shown

@@ -15,9 +15,8 @@ from recollect_server.contract.convert import (
     optional_milliseconds,
 )
 from recollect_server.contract.handling import Call
-from recollect_server.people import communications as external
-from recollect_server.people.identities import Identities
-from recollect_server.people.identity import Identity
+from recollect_server.people import communication_service as external
+from recollect_server.people.identities import Identities, Identity
 from recollect_server.people.routing import (
     CliOrigin,
     DiscordOrigin,

@@ -24,8 +24,8 @@ from recollect_server.contract.streams import Streams
 from recollect_server.kernel.domain.ids import MAX_LINES
 from recollect_server.kernel.domain.live import Live
 from recollect_server.people.communication import CommunicationFilter, CommunicationSearch
+from recollect_server.people.communication_service import External, Match
 from recollect_server.people.communication_stream import LiveCommunications
-from recollect_server.people.communications import External, Match
 from recollect_server.people.identities import Identities
 from recollect_server.text.addresses import normal_address
 

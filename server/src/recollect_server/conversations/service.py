@@ -48,8 +48,8 @@ from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.space.turns import turns_of
 from recollect_server.notes.table import notes_of
 from recollect_server.people.communication_table import external_of
-from recollect_server.people.routes import Routes
 from recollect_server.people.routing import Place, place_of
+from recollect_server.people.routing_service import Routes
 from recollect_server.text.addresses import normal_address, spellings
 
 log = structlog.get_logger("recollect.conversations")

@@ -8,6 +8,6 @@ these into one ranking and `calibration` into probabilities. The answer is `cand
 of which `results` reads and shows, with snippets by `showing`. `dates` reads the dates that a
 question names.
 
-`embedding` is the write side: it computes the vectors of new messages behind the appends, paced by
-`run.jobs.upkeep`.
+`embedding.service` is the write side: it computes the vectors of new messages behind the appends,
+paced by `run.jobs.of_space`.
 """

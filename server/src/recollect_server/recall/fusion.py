@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from recollect_server.kernel.domain.time import DAY
 from recollect_server.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
-from recollect_server.recall.model.embedding import ASSISTANT
+from recollect_server.recall.model.marks import ASSISTANT
 from recollect_server.recall.retrievers import (
     Array,
     ConversationLegs,

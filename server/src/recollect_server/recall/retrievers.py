@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from recollect_server.kernel.index.conversations import Outline
 from recollect_server.recall.dates.dates import Mention
 from recollect_server.recall.meaning import Scans
-from recollect_server.recall.model.embedding import DIMENSIONS, name_hash, names, roles, senders
+from recollect_server.recall.model.marks import DIMENSIONS, name_hash, names, roles, senders
 from recollect_server.recall.search import Messages
 from recollect_server.text.ranking import Bm25, among, union
 from recollect_server.text.words import MAX_WORDS
@@ -64,9 +64,9 @@ class MessageLegs:
     time: Array
     """Time of the message, in milliseconds."""
     role: Array
-    """Role: `recall.model.embedding.USER` and the others."""
+    """Role: `recall.model.marks.USER` and the others."""
     sender: Array
-    """A number for its sender (`recall.model.embedding.senders`)."""
+    """A number for its sender (`recall.model.marks.senders`)."""
     named: Array
     """1 if the question has its sender's first name, else 0."""
 

@@ -33,10 +33,10 @@ from recollect_server.contract.streams import Streams
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.kernel.domain.time import Clock, system_clock
 from recollect_server.kernel.space.spaces import Spaces
-from recollect_server.retention.rules import NewRules
+from recollect_server.retention.service import NewRules
 from recollect_server.run.backup_keys import backup_keys
 from recollect_server.run.settings import Settings
-from recollect_server.run.settings_in_force import SettingsAdministration
+from recollect_server.run.settings.in_force import SettingsAdministration
 from recollect_server.run.stores import Stores, opened_tokens
 
 # Page tokens are of no space. No space has this name.

@@ -55,7 +55,7 @@ from recollect_server.kernel.space.spaces import Lease, Spaces
 from recollect_server.recall.model.models import EmbeddingModels
 from recollect_server.recall.model.workers import Workers
 from recollect_server.retention.rule_times import RuleTimesFile
-from recollect_server.retention.rules import NewRules, RetentionGrace
+from recollect_server.retention.service import NewRules, RetentionGrace
 from recollect_server.run.administration import Administered, admin_handlers
 from recollect_server.run.folder import (
     LOCK,
@@ -68,12 +68,12 @@ from recollect_server.run.folder import (
     check_address_space,
     is_out_of_memory,
 )
-from recollect_server.run.jobs.abbreviator import Abbreviator
-from recollect_server.run.jobs.bookkeeper import Bookkeeper
+from recollect_server.run.jobs.counts_writer import Bookkeeper
 from recollect_server.run.jobs.due_work import Awaited, DueKeeper, DueWork
 from recollect_server.run.jobs.loop import Loop
+from recollect_server.run.jobs.notes import Abbreviator
+from recollect_server.run.jobs.of_space import ModelReleaser
 from recollect_server.run.jobs.rounds import Rounds
-from recollect_server.run.jobs.upkeep import ModelReleaser
 from recollect_server.run.metrics import Metrics
 from recollect_server.run.metrics_page import Observed, metrics_page
 from recollect_server.run.models import embedding_models, model_folder, writer_of_notes

@@ -20,8 +20,8 @@ from recollect_server.people.communication_table import ExternalIndex
 from recollect_server.people.identities import identity_ledger
 from recollect_server.people.received import forgotten_ledger
 from recollect_server.people.routing_table import CONTINUED, MAIL
-from recollect_server.recall.upkeep import VectorChecker, VectorFile
-from recollect_server.retention.rules import retention_ledger
+from recollect_server.recall.vectors_at_rest import VectorChecker, VectorFile
+from recollect_server.retention.service import retention_ledger
 from recollect_server.text.words import ANALYSIS
 
 for vocabulary in (COMMUNICATIONS, THREADS):

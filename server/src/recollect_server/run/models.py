@@ -16,7 +16,7 @@ from recollect_server.recall.model.embedder import Embedder
 from recollect_server.recall.model.models import EmbeddingModel, EmbeddingModels
 from recollect_server.recall.model.weights import E5, NoWeights, WrongWeights, look, shipped
 from recollect_server.run.folder import CannotStart
-from recollect_server.run.jobs.abbreviator import Throttle
+from recollect_server.run.jobs.notes import Throttle
 from recollect_server.run.settings import Settings
 
 # of a day's budget that writing offline notes anew may use: the rest is for new notes

@@ -51,22 +51,22 @@ from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.stream.live import LiveUpdates
 from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.notes.table import notes_of
+from recollect_server.people.communication_service import External
 from recollect_server.people.communication_store import CommunicationStore
 from recollect_server.people.communication_stream import LiveCommunications
-from recollect_server.people.communications import External
 from recollect_server.people.identities import Identities, identity_ledger
-from recollect_server.people.routes import Routes
-from recollect_server.recall.embedding.embedding import Embedding
+from recollect_server.people.routing_service import Routes
+from recollect_server.recall.embedding.service import Embedding
 from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.model.models import EmbeddingModels
 from recollect_server.recall.model.workers import Workers
 from recollect_server.recall.recall import Recall
 from recollect_server.recall.vectors.file import NAME as VECTORS_NAME
-from recollect_server.retention.rules import NewRules, Retention, RetentionGrace, retention_ledger
+from recollect_server.retention.service import NewRules, Retention, RetentionGrace, retention_ledger
 from recollect_server.run.features import FEATURES
 from recollect_server.run.folder import is_out_of_memory
 from recollect_server.run.jobs.due_work import DueWork
-from recollect_server.run.jobs.upkeep import Bounds, CountWriter, EmbedderJob, UpdatePruner
+from recollect_server.run.jobs.of_space import Bounds, CountWriter, EmbedderJob, UpdatePruner
 from recollect_server.run.models import NotesWriter, abbreviator
 from recollect_server.run.reading import IndexReading, ReadingSpace
 from recollect_server.run.settings import Settings

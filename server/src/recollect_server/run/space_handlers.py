@@ -28,8 +28,8 @@ from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.space.working_context import LoadLimits, WorkingContext
 from recollect_server.kernel.stream.live import LiveUpdates
 from recollect_server.notes.conversation_notes import ConversationNotes
+from recollect_server.people.communication_service import External
 from recollect_server.people.communication_stream import LiveCommunications
-from recollect_server.people.communications import External
 from recollect_server.people.identities import Identities
 from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.recall import Recall

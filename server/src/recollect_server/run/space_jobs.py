@@ -12,17 +12,17 @@ from recollect_server.kernel.space.space import Space
 from recollect_server.notes.compaction import Compaction
 from recollect_server.notes.naming import Naming
 from recollect_server.notes.one_at_a_time import NotesTask, OneAtATime
-from recollect_server.retention.rules import Retention
-from recollect_server.run.jobs.abbreviator import SpaceNotes
-from recollect_server.run.jobs.retiring import RetentionKeeper
-from recollect_server.run.jobs.rounds import Job
-from recollect_server.run.jobs.upkeep import (
+from recollect_server.retention.service import Retention
+from recollect_server.run.jobs.notes import SpaceNotes
+from recollect_server.run.jobs.of_space import (
     CountWriter,
     EmbedderJob,
     FollowerJob,
     IndexKeeper,
     UpdatePruner,
 )
+from recollect_server.run.jobs.retention import RetentionKeeper
+from recollect_server.run.jobs.rounds import Job
 from recollect_server.run.models import NotesWriter
 from recollect_server.run.settings import Settings
 

@@ -22,7 +22,7 @@ import apsw
 import Stemmer
 
 from recollect_server.kernel.index.database import Database
-from recollect_server.kernel.index.tokens import Word, tokens
+from recollect_server.kernel.index.tokenizer import Word, tokens
 from recollect_server.text.languages import guess_language
 from recollect_server.text.text import UNSPACED_RUN, normal_form, parts_of_identifiers, segment
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from recollect_server.kernel.domain.conversation import Conversation
 from recollect_server.kernel.domain.frozen import frozen
 from recollect_server.kernel.index.derived import Analysis
-from recollect_server.kernel.index.tokens import tokens
+from recollect_server.kernel.index.tokenizer import tokens
 from recollect_server.text.analysis import (
     MARKER,
     MARKER_END,

@@ -14,7 +14,7 @@ from recollect_server.kernel.index.columns import MESSAGES, MessageRow
 from recollect_server.kernel.index.file import NAME, checked, looked_at, looking
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.sqlite import DAMAGE, FAILURES
-from recollect_server.kernel.index.tokens import tokens
+from recollect_server.kernel.index.tokenizer import tokens
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
 

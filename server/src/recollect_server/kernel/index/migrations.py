@@ -15,7 +15,7 @@ from recollect_server.kernel.domain.conversation import RULE
 from recollect_server.kernel.domain.ids import SEQUENCE_BITS
 from recollect_server.kernel.domain.message import Role
 from recollect_server.kernel.index.columns import REQUESTS, take_in_trigger
-from recollect_server.kernel.index.tokens import TOKENIZER
+from recollect_server.kernel.index.tokenizer import TOKENIZER
 from recollect_server.kernel.log.kinds import Kind
 
 OLDEST = 30

@@ -137,7 +137,7 @@ class Codec(Generic[T]):
         self.kind = kind
         self.text = text
         self.head = dict(head or {})
-        self.kept = (*self.head, *(field.member for field in fields if field.is_kept))
+        self.lasting = (*self.head, *(field.member for field in fields if field.is_kept))
         """Members that a redaction leaves."""
         self._fields = fields
         self._names: dict[str, Any] = {"kind": kind}

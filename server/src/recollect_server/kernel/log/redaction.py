@@ -108,7 +108,7 @@ def tombstone(
     much of the note on the redaction as it has room for. A line that has room for none had no text.
     """
     members = members_of(raw)
-    left = {name: members[name] for name in (*codec.kept, *_STAMP) if name in members}
+    left = {name: members[name] for name in (*codec.lasting, *_STAMP) if name in members}
     notes = (note_of(redaction), note_of(Redaction(time=redaction.time)), "", NO_NOTE)
     lines = (fitted(raw, left | dict(others) | {ERASED: note}) for note in notes)
     return next((line for line in lines if line is not None), raw)

@@ -4,8 +4,8 @@
 index up to them; `conversation_logs` says what is particular to conversations, and `features` what
 is registered. Of conversations, `writes` appends, `states` loads and keeps their ends and what a
 transcript refused, `requests` answers a repeated one. `projection` is the index with what it lacks,
-`upkeep` repairs it, `following` takes in what other processes wrote. `locks` is the order of the
-writers, `events` what subscribers receive.
+`index_upkeep` repairs it, `following` takes in what other processes wrote. `locks` is the order of
+the writers, `events` what subscribers receive.
 
 `turns` reads the turns of a conversation, `working_context` what one is loaded with. `spaces` opens
 and closes the spaces of their owners, and `opened` is what one is to it.

@@ -42,10 +42,10 @@ from recollect_server.kernel.space.events import (
 )
 from recollect_server.kernel.space.features import Features, P
 from recollect_server.kernel.space.following import Following, SharedWork
+from recollect_server.kernel.space.index_upkeep import Upkeep
 from recollect_server.kernel.space.locks import LockOrder
 from recollect_server.kernel.space.logs import RequestKey, check_unanswered
 from recollect_server.kernel.space.parts import Parts
-from recollect_server.kernel.space.upkeep import Upkeep
 
 E = TypeVar("E")
 R = TypeVar("R")

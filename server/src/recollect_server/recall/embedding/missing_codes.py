@@ -13,7 +13,7 @@ from recollect_server.recall.embedding.texts import TextReader
 from recollect_server.recall.embedding.vector_writer import EmbeddedElsewhere, VectorWriter
 from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.model.embedder import Embedder
-from recollect_server.recall.model.embedding import USER
+from recollect_server.recall.model.marks import USER
 from recollect_server.recall.vectors.store import VectorStore
 
 _AT_ONCE = 16  # texts of a turn

@@ -15,7 +15,7 @@ from recollect_server.kernel.log.store import Purpose
 from recollect_server.kernel.space.following import SharedWork
 from recollect_server.recall.embedding.texts import Text
 from recollect_server.recall.model.embedder import Embedder
-from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.marks import DIMENSIONS
 
 _LEASE = 10.0  # seconds; a turn of its work is shorter but for a slow machine
 

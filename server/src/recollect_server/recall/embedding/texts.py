@@ -11,7 +11,7 @@ from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.stored import Stored
 from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.space.turns import read_found
-from recollect_server.recall.model.embedding import marks_of
+from recollect_server.recall.model.marks import marks_of
 from recollect_server.recall.vectors.store import ABBREVIATION, hash_of
 
 MAX_TEXTS = 128

@@ -22,7 +22,7 @@ from recollect_server.recall.model.embedder import (
     Piece,
     quantised,
 )
-from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.marks import DIMENSIONS
 from recollect_server.recall.model.word_codes import joined
 from recollect_server.recall.model.workers import Workers
 from recollect_server.recall.vectors.matrix import Matrix

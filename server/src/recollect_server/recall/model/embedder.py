@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.kernel.domain.last_used import LastUsed
-from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.marks import DIMENSIONS
 from recollect_server.recall.model.own_words import MOST_TEXT
 from recollect_server.recall.model.questions import asking_ranges
 from recollect_server.recall.model.statement import StatementSpan

@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from recollect_server.kernel.index.sqlite import DAMAGE, connected
-from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.marks import DIMENSIONS
 
 NAME = "vectors.db"
 _VERSION = 1

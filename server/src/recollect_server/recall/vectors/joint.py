@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.marks import DIMENSIONS
 from recollect_server.recall.vectors.scan import Cosines, Near, Scan, Scores
 from recollect_server.text.ranking import union
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.marks import DIMENSIONS
 from recollect_server.recall.vectors.rows import WORDS, Rows, grown, sign_words
 from recollect_server.recall.vectors.whitening import Basis, Whitening, whitening_of
 from recollect_server.text.ranking import starts

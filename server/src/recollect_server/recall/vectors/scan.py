@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.recall.model.embedding import DIMENSIONS
+from recollect_server.recall.model.marks import DIMENSIONS
 from recollect_server.recall.vectors.matrix import Entries, Matrix, View
 from recollect_server.recall.vectors.rows import WORDS, sign_words
 from recollect_server.recall.vectors.whitening import Whitened
@@ -109,7 +109,7 @@ class Scan:
 
     def of(self, ids: NDArray[np.int64]) -> tuple[Scores, NDArray[np.int64]]:
         """Return how near these are, ascending by id, and what else is known of each
-        (`recall.model.embedding`).
+        (`recall.model.marks`).
 
         Those without a vector are left out.
         """

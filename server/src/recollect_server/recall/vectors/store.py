@@ -33,7 +33,7 @@ from recollect_server.kernel.domain.ids import (
     sequence_of,
 )
 from recollect_server.kernel.index.gaps import Gaps, Wiped
-from recollect_server.recall.model.embedding import ASKS, DIMENSIONS, USER
+from recollect_server.recall.model.marks import ASKS, DIMENSIONS, USER
 from recollect_server.recall.vectors.file import (
     NAME,
     VectorsUnavailable,
@@ -60,7 +60,7 @@ class EmbeddedText:
     line: int
     time: int
     marks: int
-    """Marks for the ranking: see `recall.model.embedding`."""
+    """Marks for the ranking: see `recall.model.marks`."""
     hash: bytes
     vectors: NDArray[np.int8]
     codes: bytes | None = None

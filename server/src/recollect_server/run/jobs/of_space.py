@@ -17,7 +17,7 @@ from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.time import milliseconds
 from recollect_server.kernel.index.updates import PRUNED
 from recollect_server.kernel.space.space import Space
-from recollect_server.recall.embedding.embedding import Embedding
+from recollect_server.recall.embedding.service import Embedding
 from recollect_server.recall.model.models import EmbeddingModels
 from recollect_server.run.jobs.loop import Loop
 from recollect_server.run.jobs.rounds import RESTING_SECONDS, Job

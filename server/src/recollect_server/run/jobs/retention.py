@@ -5,7 +5,7 @@ import threading
 import structlog
 
 from recollect_server.kernel.domain.errors import DataUnavailable
-from recollect_server.retention.rules import Retention
+from recollect_server.retention.service import Retention
 from recollect_server.run.jobs.rounds import Job
 
 log = structlog.get_logger("recollect.retention")

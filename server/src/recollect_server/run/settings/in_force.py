@@ -16,8 +16,8 @@ from recollect_server.kernel.domain.setting import (
     SettingChange,
     SettingList,
 )
-from recollect_server.run.catalogue import described, locked, masked
 from recollect_server.run.settings import Settings, WrongSettings, own_file
+from recollect_server.run.settings.catalogue import described, locked, masked
 from recollect_server.run.settings.environment import nearest_name
 from recollect_server.run.settings.values import text_of
 
