@@ -83,7 +83,7 @@ export const views = {
     redactItem: "Take its text away…",
     redact: "Redact",
     redactTitle: "Take the text of this message away?",
-    redactHint: "Its words, thoughts, tool calls and files go for good, also from searches. Notes, summaries and facts that came from them are taken back. Its place stays, marked as redacted.",
+    redactHint: "Its words, thoughts, tool calls and files go for good, also from searches. Notes, summaries and facts that came from them are taken back, and so is what people said of the answer. Its place stays, marked as redacted.",
     redactExchangedHint: "Its words, files, sender's name and subject go for good, also from searches, and so does what the question to you quotes of it. Its place stays, marked as redacted.",
     redactedQuestion: "The question that quoted it has none of its words any more.",
     redactedAlone: "No question quoted it.",
