@@ -207,7 +207,7 @@ def browser() -> Iterator[Any]:
             context.set_default_timeout(100_000)
             return context
 
-        started.new_context = patient  # type: ignore[method-assign]
+        started.new_context = patient
         yield started
         started.close()
 
