@@ -79,7 +79,7 @@ COMPILE ?=
 $(VENV)/.served: $(VENV)/bin/python $(PYPROJECTS) constraints.txt | $(SYNC)
 	@echo "Installing Recollect into $(VENV), once ..."
 	@$(VENV)/bin/python scripts/install.py $(COMPILE) --constraint constraints.txt --editable client --editable server \
-	  --editable packages/adapters --editable packages/cli --editable packages/page
+	  --editable packages/adapters --editable packages/cli --editable packages/imports --editable packages/page
 	@touch $@
 
 $(VENV)/.postgres: $(VENV)/.served

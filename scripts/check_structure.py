@@ -25,7 +25,7 @@ BASELINE = Path(__file__).with_suffix(".json")
 PACKAGES = {
     "server": "server/src",
     "client": "client/src",
-    **{it: f"packages/{it}/src" for it in ("adapters", "cli", "mcp", "page")},
+    **{it: f"packages/{it}/src" for it in ("adapters", "cli", "imports", "mcp", "page")},
 }
 GENERATED = ("client/src/recollect/v1/", "client/src/recollect/_sync/")
 

@@ -23,7 +23,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("client", "server", "packages/adapters", "packages/cli", "packages/mcp", "packages/page")
+PARTS = (
+    "client",
+    "server",
+    *(f"packages/{it}" for it in ("adapters", "cli", "imports", "mcp", "page")),
+)
 MOST_BYTES = 61_000_000
 """Size that a package may have: PyPI takes 100 MB, and the server's holds two models."""
 

@@ -20,8 +20,12 @@ ROOT = Path(__file__).parents[1]
 VERSIONS = {
     "client/pyproject.toml": [r'^version = "(.+)"$'],
     **{
-        f"packages/{name}/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client==([^"]+)"']
-        for name in ("adapters", "cli", "mcp", "page")
+        f"packages/{name}/pyproject.toml": [
+            r'^version = "(.+)"$',
+            r'"recollect-client==([^"]+)"',
+            *([r'"recollect-client-imports==([^"]+)"'] if name in ("cli", "page") else []),
+        ]
+        for name in ("adapters", "cli", "imports", "mcp", "page")
     },
     "packages/mcp/server.json": [r'^  "version": "(.+)",$', r'^      "version": "(.+)",$'],
     "client/src/recollect/__init__.py": [r'^__version__ = "(.+)"$'],

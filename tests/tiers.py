@@ -251,6 +251,7 @@ ALIASES = {
     "examples/": "examples",
     "packages/adapters/": "adapters",
     "packages/cli/": "client_cli",
+    "packages/imports/": "client_cli",
     "packages/mcp/": "mcp",
     "packages/page/": "web",
     "proto/": "client conformance server",

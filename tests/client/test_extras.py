@@ -48,10 +48,11 @@ def test_every_package_over_the_client_and_every_toolkit_has_an_extra_and_all_br
         "\n".join(requires("recollect-client") or ()),
         re.MULTILINE,
     )
-    by_extra = {extra: name for name, extra in required if extra != "all"}
-    assert by_extra.keys() == {"adapters", "cli", "mcp", "web", *toolkits}
-    assert names == {name for name in by_extra.values() if "[" not in name}
-    assert {f"recollect-client-adapters[{name}]" for name in toolkits} < set(by_extra.values())
+    by_extra = [(extra, name) for name, extra in required if extra != "all"]
+    extras = {"adapters", "cli", "imports", "mcp", "web", *toolkits}
+    assert {extra for extra, _ in by_extra} == extras
+    assert names == {name for _, name in by_extra if "[" not in name}
+    assert {f"recollect-client-adapters[{name}]" for name in toolkits} < {it for _, it in by_extra}
     in_all = {name for name, extra in required if extra == "all"}
     adapters = f"recollect-client-adapters[{','.join(it for it in toolkits if it not in LARGE)}]"
     assert in_all == names - {"recollect-client-adapters"} | {adapters}

@@ -17,10 +17,10 @@ import grpc
 import pytest
 from recollect import Client, ErrorReason
 from recollect.cli.exits import INCOMPLETE
-from recollect.cli.sending import carry_out
 from recollect.imports import recall_sets, transcripts
 from recollect.imports.forms import Options
 from recollect.imports.reading import Source
+from recollect.imports.sending import carry_out
 from recollect.v1 import conversation_service_pb2
 
 from tests.cases import each

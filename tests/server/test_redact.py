@@ -142,6 +142,46 @@ def test_no_byte_of_any_file_has_the_text_of_a_redacted_turn(
     assert service.found("otters") == [conversation_id]
 
 
+@pytest.mark.files
+@pytest.mark.parametrize("by", [{"turn_number": 2}, {"sequence": 4}], ids=["turn", "message"])
+def test_what_people_said_of_a_redacted_answer_goes_with_it(
+    start_server: Start, connect: Connect, by: dict[str, int]
+) -> None:
+    server = start_server()
+    service = connect(server)
+    name = service.conversation_of("Good morning")
+    service.turn(name, "My password is zebra", "It is short.")
+    stays: dict[str, Any] = {
+        "page.feedback": True,
+        "page.feedback.1": {"rating": "up", "comment": "kind"},
+        "step.2": "two",
+        "feedback.22": "another turn",
+    }
+    goes = {"page.feedback.2": {"rating": "down", "comment": "quixotriple"}, "feedback.2": 1}
+    updates: list[dict[str, Any]] = [
+        {"page.feedback.2": {"comment": "wimblezark"}},  # which the next one replaces
+        stays | goes,
+        {"other.feedback.2": "florbtangle"},
+        {"other.feedback.2": None},
+    ]
+    for number, values in enumerate(updates):
+        change = api.UpdateMetadataRequest(conversation_id=name, request_id=f"said-{number}")
+        change.metadata.update(values)
+        service.conversations.UpdateMetadata(change)
+    assert {it.split(": ")[1] for it in files_with(server.data_dir, *SECRETS)} == {*SECRETS[:3]}
+    done = redact(service, name, **by)
+    assert files_with(server.data_dir, *SECRETS) == []
+    for _ in ("running", "new index"):
+        assert dict(service.get(name).metadata) == dict(done.conversation.metadata)
+        assert {**service.get(name).metadata}.keys() == stays.keys()
+        assert service.get(name).metadata["feedback.22"] == "another turn"
+        server.stop()
+        delete_index(server)
+        server = start_server()
+        service = connect(server)
+    assert files_with(server.data_dir, *SECRETS) == []
+
+
 def test_the_request_id_of_a_redacted_message_is_not_free_for_another_call(
     service: Service, server: RunningServer
 ) -> None:

@@ -59,6 +59,25 @@ def test_a_thumb_is_kept_with_its_word_and_taken_back(stage: Stage, window: Brow
     other.close()
 
 
+def test_the_word_to_an_answer_goes_with_a_message_of_its_turn(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Taken away", "the lighthouse", "the harbour")
+    values = {f"{KEY}.{turn}": {"rating": "down", "comment": f"word {turn}"} for turn in (1, 2)}
+    stage.client.conversations.update_metadata(it, {KEY: True, **values})
+    page = window.tab(f"/c/{it}", ".feedback-word >> text=word 2")
+    page.locator(".message.user").last.hover()
+    page.locator(".message.user").last.get_by_label("Take its text away").click()
+    page.click("dialog button >> text=Redact")
+    page.wait_for_selector(".feedback-word >> text=word 2", state="detached")
+    page.wait_for_selector("dialog >> text=1 message was redacted")
+    assert kept(stage, it) == {"1": {"rating": "down", "comment": "word 1"}}
+    assert b"word 2" not in b"".join(
+        path.read_bytes() for path in stage.settings.data_dir.rglob(f"{it}.jsonl")
+    )
+    page.close()
+
+
 def test_feedback_is_exported_and_comes_back(
     stage: Stage, window: Browsing, tmp_path: Path
 ) -> None:

@@ -9,6 +9,8 @@ from recollect import Client, Message, Party, Role, ToolCall, Usage
 from recollect_server.recall.model.weights import TOKENIZER, shipped
 from recollect_server.run import app
 from recollect_server.run.settings import Settings
+from recollect.adapters.packing import FILES
+from recollect.adapters.transcripts import Transcript, Words
 
 from tests.waiting import until
 from tests.web.conftest import ROW, Bridge, Browsing, Stage, axe, visit, wait
@@ -25,6 +27,36 @@ def test_the_page_begins_at_the_newest_conversation_of_its_own_channel(
     assert page.url.endswith(f"/c/{newest}")
     page.click(".brand-name a")  # and leads home from there
     page.wait_for_selector("main .hints")
+    page.close()
+
+
+def test_what_an_adapter_keeps_for_its_program_is_folded_and_named_and_no_thinking(
+    stage: Stage, window: Browsing
+) -> None:
+    """The lines of Claude Code that nobody said, and the bytes of a file, as its store has them."""
+    transcript = Transcript(stage.client, "claude-agent", Party(group_id="shop"), "claudeAgent")
+    lines = '[{"type":"summary","summary":"Settings of a run"}]'
+    picture = {"text": "See this.", "image": "data:image/png;base64," + "iVBORw0K" * 9000}
+    hidden = Words(role=Role.ASSISTANT, kind="lines", overflow=FILES, is_hidden=True)
+    thought = Words(role=Role.ASSISTANT, texts=[["text"]], thinking=[["thinking"]])
+    it = transcript.add(
+        [
+            (picture, Words(role=Role.USER, texts=[["text"]], overflow=FILES)),
+            ({"text": "I see.", "thinking": "A picture, then"}, thought),
+            ({"before": lines}, hidden),
+        ]
+    )
+    assert it is not None
+    page = window.tab(f"/c/{it.id}", ".fold")
+    titles = page.locator(".fold .fold-title").all_inner_texts()
+    assert titles == ["File", "Thinking", "Kept for the agent's program"]
+    assert page.locator(".fold em").all_inner_texts() == ["part 1 of 1"]
+    assert "[lines]" not in page.locator(".transcript").inner_text()
+    fold = page.locator(".fold", has_text="Kept for the agent's program")
+    assert "nothing of it was said" in fold.inner_text()
+    fold.locator("summary").click()
+    fold.locator("text=Settings of a run").wait_for()
+    assert axe(page) == []
     page.close()
 
 

@@ -103,6 +103,12 @@ class BoundedHttp(H11Protocol):
         self._caller = caller
         return True
 
+    def extend_body(self, seconds: float) -> None:
+        """Give the body that is awaited a time of its own, from now on."""
+        if self._owes == "body":
+            self._limit_to(None)
+            self._limit_to("body", seconds)
+
     def _all(self) -> list["BoundedHttp"]:
         return [it for it in self.connections if isinstance(it, BoundedHttp)]
 

@@ -122,7 +122,8 @@ export async function signIn(token: string): Promise<string | undefined> {
   return undefined;
 }
 
-async function messageOf(response: Response): Promise<string> {
+/** Return what an answer of this page's server says is wrong. */
+export async function messageOf(response: Response): Promise<string> {
   const text = await response.text();
   try {
     return String((JSON.parse(text) as { message?: unknown }).message);

@@ -139,7 +139,7 @@ function useAnswers(text: string): Answers {
 function entriesOf(text: string, named: Conversation[], found: SearchResult[]): [string, Entry[]][] {
   const words = text.toLowerCase();
   const matches = (it: Entry) => it.text.toLowerCase().includes(words);
-  const places = views.filter((it) => it.order !== undefined && maySee(it)).map((it): Entry => (
+  const places = views.filter((it) => (it.order !== undefined || it.isInPalette) && maySee(it)).map((it): Entry => (
     { id: `palette-view-${it.path.slice(1)}`, icon: it.icon, text: it.name, run: () => navigate(it.path) }
   ));
   const shown = text ? named : list.value.items.slice(0, FEW);

@@ -6,7 +6,7 @@ import { Scope, type Conversation } from "@recollect/client";
 import { describe } from "../api/errors";
 import { may, onlyConversation } from "../api/session";
 import { onKey, shortcutsOn } from "../keyboard";
-import { navigate, route, setQuery } from "../router";
+import { link, navigate, route, setQuery } from "../router";
 import { archive, begun, isPinned, list, loadFirst, loadMore, NEW, pin, readFilters, writing } from "../state/conversations";
 import { chosen } from "../state/chosen";
 import { isNarrow } from "../state/theme";
@@ -16,6 +16,7 @@ import { Menu, type MenuItem } from "../ui/Menu";
 import { Empty, Failure, Loading } from "../ui/States";
 import { channelName } from "../ui/text";
 import { daysAgo, millis } from "../ui/time";
+import { maySee, viewOf } from "../views/registry";
 import { VirtualList, type Virtual } from "../ui/VirtualList";
 import { FirstLines } from "./FirstLines";
 import { itemsFor } from "./items";
@@ -126,6 +127,9 @@ export function Sidebar() {
         >
           <Icon name="choose" />
         </button>
+        {mayImport() && (
+          <a class="quiet list-import" href={link("/import")} title={t.nav.import} aria-label={t.nav.import}><Icon name="upload" /></a>
+        )}
         {mayCreate && (
           <button class="quiet list-create" title={t.sidebar.create} aria-label={t.sidebar.create} onClick={create}>
             <Icon name="plus" />
@@ -142,6 +146,7 @@ export function Sidebar() {
           ) : (
             <>
               <p>{t.sidebar.noneHint}</p>
+              {mayImport() && <a class="button" href={link("/import")}><Icon name="upload" />{t.nav.import}</a>}
               {isNarrow.value && <FirstLines />}
             </>
           )}
@@ -282,6 +287,12 @@ function FilterBar({ children }: { children: ComponentChildren }) {
       )}
     </div>
   );
+}
+
+/** Return whether the caller may import a file, and this page offers it. */
+function mayImport(): boolean {
+  const view = viewOf("/import");
+  return !!view && maySee(view);
 }
 
 function isFiltered(filters: ReturnType<typeof readFilters>): boolean {

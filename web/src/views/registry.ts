@@ -18,6 +18,10 @@ export interface View {
   order?: number;
   /** The part of the page that it is of: the navigation has the part, whose views link to each other. */
   of?: "server";
+  /** Set if it is not listed, and the palette leads to it nevertheless. */
+  isInPalette?: boolean;
+  /** Set if the server of this page does not offer it. */
+  isAbsent?: boolean;
   /** The scopes that a caller needs for it. */
   scopes: Scope[];
   /** Set if it is about all of a space, for which a token for one conversation is not enough; or
@@ -34,6 +38,7 @@ const found = import.meta.glob<{ view: View }>("./*/index.ts", { eager: true });
 
 export const views: View[] = Object.values(found)
   .map((it) => it.view)
+  .filter((it) => !it.isAbsent)
   .sort((a, b) => (a.order ?? 0) - (b.order ?? 0));
 
 /** Return the views of a part that the caller may see. */

@@ -45,6 +45,7 @@ export const page = {
     tokens: "Tokens",
     audit: "Audit",
     backups: "Backups",
+    import: "Import from a file",
   },
   live: {
     connecting: "Connecting…",

@@ -50,6 +50,7 @@ export function MessageLine({ conversationId, conversation, line, isTarget, isMe
   const feedback = line.endsAnswer && conversation ? feedbackIn(conversation).find((it) => it.turn === message.turnNumber) : undefined;
   const mayGive = line.endsAnswer && conversation !== undefined && may(Scope.CONVERSATIONS_WRITE);
   const [isAsking, setAsking] = useState(false);
+  const apart = keptApart(message);
   const spent = message.role === Role.ASSISTANT ? spentOn(message, line.waited) : "";
   return (
     <>
@@ -84,7 +85,12 @@ export function MessageLine({ conversationId, conversation, line, isTarget, isMe
           </span>
           <time title={fullTime(message.timestamp)}>{clockTime(message.timestamp)}</time>
         </header>
-        {message.thinkingText && (
+        {apart && (
+          <Fold icon="clip" title={apart.title} hint={apart.hint} note={apart.note} isWanted={isMarked(apart.text)}>
+            <Text text={apart.text} isCode />
+          </Fold>
+        )}
+        {message.thinkingText && !apart && (
           <Fold icon="thought" title={t.conversation.thinking} hint={oneLine(message.thinkingText.slice(0, ARGUMENTS))} isWanted={isMarked(message.thinkingText)}>
             <Text text={message.thinkingText} />
           </Fold>
@@ -119,6 +125,38 @@ export function MessageLine({ conversationId, conversation, line, isTarget, isMe
 
 function Action({ icon, text, run }: { icon: IconName; text: string; run: () => void }) {
   return <button class="quiet" type="button" aria-label={text} title={text} onClick={run}><Icon name={icon} /></button>;
+}
+
+/** The key of `metadata` of messages that hold what is not to be shown as words: a part of a file of the message
+ * before, or lines that only a toolkit reads. An adapter writes them as thinking, beside nothing else. */
+const APART = "recollectPart";
+
+/** Return what a message holds that nobody said, and what it is; undefined for any other message. */
+function keptApart({ metadata, thinkingText, content }: Message): { title: string; hint: string; note: string; text: string } | undefined {
+  const { [APART]: part, ...shapes } = metadata ?? {};
+  if (typeof part !== "string" || content) return undefined;
+  const [shape] = Object.values(shapes);
+  if (typeof shape === "string") {
+    return { title: t.conversation.ofProgram, hint: t.conversation.ofProgramHint, note: "", text: linesOf(shape) };
+  }
+  const [, at, of] = (parsed(part) ?? []) as unknown[];
+  const note = typeof at === "number" && typeof of === "number" ? t.conversation.filePartOf(at + 1, of) : "";
+  return { title: t.conversation.filePart, hint: "", note, text: thinkingText };
+}
+
+/** Return the lines of a toolkit that a shape holds: texts of JSON in an object of JSON. */
+function linesOf(shape: string): string {
+  const { shape: held } = (parsed(shape) ?? {}) as { shape?: unknown };
+  const texts = Object.values(held ?? {}).filter((it): it is string => typeof it === "string");
+  return (texts.length ? texts : [shape]).map(pretty).join("\n");
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Begin a copy of a conversation up to a turn, and go there. */
@@ -204,7 +242,7 @@ function isFailed({ metadata, content }: Message): boolean {
 }
 
 interface FoldProps {
-  icon: "tool" | "thought";
+  icon: "tool" | "thought" | "clip";
   title: string;
   hint: string;
   note?: string;

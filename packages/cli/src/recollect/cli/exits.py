@@ -48,26 +48,10 @@ _BY_ERROR: dict[type[RecollectError], int] = {
     errors.Unimplemented: REFUSED,
 }
 
-_OF_RUNS = (
-    errors.Cancelled,
-    errors.ClientClosed,
-    errors.DeadlineExceeded,
-    errors.PermissionDenied,
-    errors.Unauthenticated,
-    errors.Unavailable,
-)
-
 
 def code_of(error: RecollectError) -> int:
     """Return the exit code for a failed call."""
     return _BY_ERROR.get(type(error), FAILED)
-
-
-def ends_run(error: RecollectError) -> bool:
-    """Return whether a failure is no matter of one conversation, so that a command on many ends:
-    no server, no permission, or something that the server allows again later.
-    """
-    return isinstance(error, _OF_RUNS) or error.retry_delay is not None
 
 
 def sentence_of(error: RecollectError, address: str) -> str:

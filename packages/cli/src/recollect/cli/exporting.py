@@ -12,7 +12,7 @@ import click
 
 from recollect import ArchiveFilter, Client, RecollectError, TurnMemory, Unimplemented
 from recollect._shared.history import read_history
-from recollect.cli.exits import INCOMPLETE, Ended, ends_run
+from recollect.cli.exits import INCOMPLETE, Ended
 from recollect.cli.options import (
     CONVERSATION,
     NamedPath,
@@ -25,6 +25,7 @@ from recollect.cli.parallel import each, followed
 from recollect.cli.printing import clean, console, json_line, warn
 from recollect.imports import transcript
 from recollect.imports.plans import Tally
+from recollect.imports.sending import ends_run
 from recollect.imports.values import counted
 
 _INDEX = "conversations.db"

@@ -1,7 +1,6 @@
 """`recollect import`: brings in transcripts, recall sets and exports of other products, once."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,12 +12,11 @@ from recollect import RecollectError
 from recollect._shared.plain import time_text
 from recollect.cli.exits import INCOMPLETE, Ended, code_of, sentence_of
 from recollect.cli.options import PIPES, Shell, with_patient_shell
-from recollect.cli.parallel import each
+from recollect.cli.parallel import followed
 from recollect.cli.printing import clean, console, json_line, local, warn
-from recollect.cli.sending import carry_out
-from recollect.imports import finding, plans, recall_sets, table
+from recollect.imports import finding, recall_sets, running, table
 from recollect.imports.forms import Options
-from recollect.imports.plans import Event, Plan, Skip, Tally
+from recollect.imports.plans import TRANSCRIPTS, Event, Skip, Tally
 from recollect.imports.reading import Source
 from recollect.imports.table import Input
 from recollect.imports.values import counted
@@ -145,7 +143,7 @@ def _find(path: str, named: str) -> list[Input]:
     titles = ", ".join(dict.fromkeys(it.title for it in table.exports()))
     raise Ended(
         f"{place} holds nothing to import: neither {recall_sets.FILE} (here or one folder down) nor"
-        f" {plans.TRANSCRIPTS} nor an export of {titles}"
+        f" {TRANSCRIPTS} nor an export of {titles}"
     )
 
 
@@ -159,7 +157,7 @@ def _in_own_folder(place: Path) -> list[Input]:
     """Return the recall sets or the transcripts of a folder."""
     if (place / recall_sets.FILE).is_file():
         return [Input(Source(place / recall_sets.FILE), table.RECALL_SET)]
-    if matches := sorted(place.glob(plans.TRANSCRIPTS)):
+    if matches := sorted(place.glob(TRANSCRIPTS)):
         return [Input(Source(it), table.TRANSCRIPT) for it in matches]
     matches = sorted(place.glob(f"*/{recall_sets.FILE}"))
     return [Input(Source(it), table.RECALL_SET) for it in matches]
@@ -188,26 +186,18 @@ def _options(
 
 def _import_all(shell: Shell, inputs: list[Input], options: Options, tally: Tally) -> None:
     """Import every conversation."""
-    work = partial(carry_out, shell.client)
     position = 0  # bytes that are read
 
     def advance(size: int) -> None:
         nonlocal position
         position += size
 
-    readings = _plans(inputs, replace(options, advance=advance), tally)
-    total = sum(it.source.size for it in inputs)
+    options = replace(options, advance=advance)
+    imported = running.run(shell.client, inputs, options, partial(_leave_out, tally))
+    total = sum(it.source.size for it in inputs) or None
     try:
-        for one in each(
-            work,
-            readings,
-            total=total or None,
-            title="Importing",
-            position=lambda: position,
-        ):
+        for one in followed(imported, total=total, title="Importing", position=lambda: position):
             tally.add(one)
-            for skip in one.skips:
-                _leave_out(tally, skip)
     except RecollectError as error:
         sentence = (
             f"{sentence_of(error, shell.address)}; what was imported stays, and the same command"
@@ -218,7 +208,7 @@ def _import_all(shell: Shell, inputs: list[Input], options: Options, tally: Tall
 def _print_all(shell: Shell, inputs: list[Input], options: Options, tally: Tally) -> None:
     """Print the conversations that an import would bring."""
     out = console()
-    for plan in _plans(inputs, options, tally):
+    for plan in running.plans(inputs, options, partial(_leave_out, tally)):
         begins = plan.beginning
         titles = (
             step.fields["title"]
@@ -242,21 +232,8 @@ def _print_all(shell: Shell, inputs: list[Input], options: Options, tally: Tally
             _leave_out(tally, skip)
 
 
-def _plans(inputs: list[Input], options: Options, tally: Tally) -> Iterator[Plan]:
-    """Yield the plans of all inputs, and leave out what is none."""
-    for one in inputs:
-        try:
-            for plan in one.read(options):
-                if isinstance(plan, Plan):
-                    yield plan
-                else:
-                    _leave_out(tally, plan)
-        except OSError as error:
-            _leave_out(tally, Skip(one.source.name, f"cannot be read: {error.strerror}"))
-
-
 def _leave_out(tally: Tally, skip: Skip) -> None:
-    tally.skips.append(skip)
+    tally.count(skip)
     warn(f"{'left out' if skip.is_lost else 'note on'} {skip.where}: {skip.reason}")
 
 
@@ -264,27 +241,13 @@ def _report(shell: Shell, tally: Tally, *, is_dry: bool) -> None:
     """Print the counts. Ends the command with a code of its own where something was left out, cut
     or guessed.
     """
-    notes = len(tally.skips) - tally.lost_count
     if shell.as_json:
-        json_line(
-            {
-                "conversationsNew": tally.conversations_new,
-                "conversationsKnown": tally.conversations_known,
-                "messagesNew": tally.messages_new,
-                "messagesKnown": tally.messages_known,
-                "idsGiven": tally.ids_given,
-                "leftOut": tally.lost_count,
-            }
-            | ({"notes": notes} if notes else {})
-            | ({"otherBranches": tally.branches} if tally.branches else {})
-            | ({"hidden": tally.hidden} if tally.hidden else {})
-            | ({"dryRun": True} if is_dry else {})
-        )
+        json_line(tally.counts() | ({"dryRun": True} if is_dry else {}))
     else:
         console().print(clean(_sentences(tally, is_dry=is_dry)))
-    if tally.skips:
-        guesses = f"; notes on the rest: {notes}" if notes else ""
-        count = f"{tally.lost_count}{guesses}"
+    if tally.lost or tally.guessed:
+        guesses = f"; notes on the rest: {tally.guessed}" if tally.guessed else ""
+        count = f"{tally.lost}{guesses}"
         raise Ended(f"lines or conversations that were left out: {count}", INCOMPLETE)
 
 

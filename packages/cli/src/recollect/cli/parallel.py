@@ -2,37 +2,26 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from recollect.imports.running import in_parallel
 from recollect.imports.values import counted
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-THREADS = 8
-
 
 def each(
-    work: Callable[[T], R],
-    things: Iterable[T],
-    *,
-    total: int | None,
-    title: str,
-    position: Callable[[], int] | None = None,
+    work: Callable[[T], R], things: Iterable[T], *, total: int | None, title: str
 ) -> Iterator[R]:
     """Yield the results of `work` in the order of their completion.
 
     Things are taken as needed, in the caller's thread. The first error ends it.
     """
-    pool = ThreadPoolExecutor(THREADS)
-    try:
-        yield from followed(_each(pool, work, things), total=total, title=title, position=position)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    yield from followed(in_parallel(work, things), total=total, title=title)
 
 
 def followed(
@@ -61,17 +50,3 @@ def followed(
             done = position() if position else count
             progress.update(task, completed=done, shown=counted(count, "conversation"))
             yield thing
-
-
-def _each(pool: ThreadPoolExecutor, work: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
-    running: set[Future[R]] = set()
-    for thing in things:
-        running.add(pool.submit(work, thing))
-        if len(running) >= 2 * THREADS:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
-    while running:
-        done, running = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            yield future.result()

@@ -22,6 +22,7 @@ from recollect.web import protocols
 from recollect.web.files import PageFiles
 from recollect.web.forwarding import Forwarder, admit, read_body
 from recollect.web.gateway import Gateway
+from recollect.web.imports import Imports
 from recollect.web.protection import DOCUMENT, HEALTH, TOKEN_KEY, App, Protection
 from recollect.web.protocols import NO_STORE, RequestRefused
 from recollect.web.proxy import (
@@ -54,8 +55,10 @@ class Page:
         address: PublicAddress,
         announce: Callable[[], None],
         people: SignedInPeople | None = None,
+        most_import: int = 0,
     ) -> None:
         self._endpoint = endpoint
+        self._imports = Imports(endpoint, most_import)
         self._sessions = sessions
         self._announce = announce
         self._people = people
@@ -67,7 +70,7 @@ class Page:
             "httponly": True,
             "samesite": "strict",
         }
-        self._files = PageFiles(address.base, people is None)
+        self._files = PageFiles(address.base, people is None, most_import)
         self._methods = protocols.methods()
         self._forwarder: Forwarder
         self._gateway: Gateway
@@ -89,6 +92,7 @@ class Page:
                 Route("/session/open", self._open_session, methods=["POST"]),
                 Route("/session/sign-in", self._sign_in, methods=["POST"]),
                 Route("/session/sign-out", self._sign_out, methods=["POST"]),
+                Route("/session/import", self._import, methods=["POST"]),
                 Route("/{path:path}", self._call, methods=["POST"]),
                 Route(DOCUMENT, self._document, methods=["GET"]),
                 Route(HEALTH, self._health, methods=["GET"]),
@@ -226,6 +230,22 @@ class Page:
         answer.delete_cookie(self._cookie, **self._of_cookie)
         return answer
 
+    async def _import(self, request: Request) -> ASGIApp:
+        session = self._session(request)
+        if session is None:
+            return _no_session()
+        try:
+            token = self._people.token(session.person) if self._people else session.token
+            admit(request, session.person or session)
+            caller = session.person or request.cookies[self._cookie]
+            return await self._imports.answer(request, caller, self._forwarder, token)
+        except PersonRefused as refused:
+            return self._refused(request, refused)
+        except RequestRefused as refused:
+            return refused.response()
+        except ClientDisconnect:
+            return Response(status_code=499)
+
     def _session(self, request: Request) -> Session | None:
         person = request.scope.get(PERSON_KEY, "")
         return self._sessions.find(request.cookies.get(self._cookie), person)
@@ -278,10 +298,11 @@ def serve(
     until: Callable[[], Any] | None = None,
     *,
     is_direct: bool,
+    most_import: int = 0,
 ) -> None:
     """Serve until a signal ends the process, or `until` returns. The first of the page's
     `addresses` is printed; pages of `origins` may call the gateway. `is_direct` says that no proxy
-    is before it.
+    is before it. `most_import` is the bytes of a file that a person may import, 0 for no imports.
     """
     address = addresses[0]
 
@@ -292,7 +313,7 @@ def serve(
         else:
             print_notice(f"{beginning}: {url} for {len(people.files)} people, by {people.path}")
 
-    page = Page(endpoint, sessions, address, announce, people)
+    page = Page(endpoint, sessions, address, announce, people, most_import)
     app: App = Protection(page.app(), addresses, origins, people, is_direct=is_direct)
     announce("The page")
     config = uvicorn.Config(

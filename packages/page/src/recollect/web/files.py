@@ -22,6 +22,7 @@ VIEWS = (
     "backups",
     "c",
     "health",
+    "import",
     "insights",
     "profile",
     "search",
@@ -45,15 +46,18 @@ class File:
 class PageFiles:
     """The files that the build wrote, by path."""
 
-    def __init__(self, base: str = "", signs_in: bool = True) -> None:
+    def __init__(self, base: str = "", signs_in: bool = True, most_import: int = 0) -> None:
         """Read the files that are served under the path `base`, whose sessions a proxy opens unless
-        `signs_in`.
+        `signs_in`. `most_import` is the bytes of a file that the page imports, 0 where it imports
+        none.
         """
         self._files = dict(_walk(files(__package__) / "static", ""))
         # The build has paths beside its index, which is served for views of any depth.
         index = self._files[INDEX].content.replace(b'"./', f'"{base}/'.encode())
         if not signs_in:
             index = index.replace(b"<html ", b'<html data-sign-in="proxy" ')
+        if most_import:
+            index = index.replace(b"<html ", b'<html data-most-import="%d" ' % most_import)
         self.index = self._files[INDEX] = _file(INDEX, index)
 
     def find(self, path: str) -> File | None:

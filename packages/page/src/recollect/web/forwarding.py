@@ -86,7 +86,7 @@ class Forwarder:
             message = _NO_MESSAGE
             if reads:
                 message = await protocol.message(await read_body(request, limit), limit)
-            metadata = self._with(request, token)
+            metadata = self.metadata(request, token)
             if isinstance(protocol, StreamProtocol) and protocol.method.streams:
                 return await self._stream(protocol, message, seconds, metadata)
             return await self._unary(request, protocol, message, seconds, metadata)
@@ -196,8 +196,10 @@ class Forwarder:
             self._when_refused(dict(metadata).get("authorization", "").removeprefix("Bearer "))
         return RequestRefused.by_server(error)
 
-    def _with(self, request: Request, token: str | None) -> tuple[tuple[str, str], ...]:
-        """Return the metadata of a call: the endpoint's, with the caller's space and token."""
+    def metadata(self, request: Request, token: str | None) -> tuple[tuple[str, str], ...]:
+        """Return the metadata of a call: the endpoint's, with the caller's space and token. Raises
+        RequestRefused.
+        """
         metadata = _with_token(self._metadata, token)
         space = request.headers.get("recollect-space")
         if space:

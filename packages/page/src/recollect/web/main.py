@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from recollect import InvalidArgument
@@ -28,6 +29,9 @@ URL = "RECOLLECT_WEB_URL"
 """The environment variable with the address of the page behind a proxy."""
 PEOPLE = "RECOLLECT_WEB_PEOPLE"
 """The environment variable with the file of the people whom a proxy signs in."""
+MAX_IMPORT = "RECOLLECT_WEB_MAX_IMPORT"
+"""The environment variable with the megabytes that a file to import may have."""
+DEFAULT_MAX_IMPORT = 512
 _MAX_PORT = 0xFFFF
 _UNIX = "unix:"
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[0-9]{1,5})?")
@@ -60,6 +64,10 @@ def main() -> None:
     text = "origins, as https://app.example, whose pages may make calls with a token, separated by"
     parser.add_argument("--cors", default=os.environ.get(CORS, ""), metavar="ORIGINS",
                         help=f"{text} commas; of no other page unless given [{CORS}]")  # fmt: skip
+    text = "megabytes of a file that a person may import on the page; 0 for no imports"
+    parser.add_argument("--max-import", metavar="MB",
+                        default=os.environ.get(MAX_IMPORT) or str(DEFAULT_MAX_IMPORT),
+                        help=f"{text} [{MAX_IMPORT}, else {DEFAULT_MAX_IMPORT}]")  # fmt: skip
     text = "the space: whose data is meant [RECOLLECT_SPACE]"
     parser.add_argument("--space", metavar="NAME", help=text)
     text = "speak TLS to the server: the authority of its certificate, or `system` [RECOLLECT_CA]"
@@ -80,6 +88,7 @@ def main() -> None:
             raise ValueError("--url: is required with --people and with a Unix socket")
         at = Path(arguments.listen[len(_UNIX):]) if is_socket else _host_and_port(arguments.listen, people is not None)  # fmt: skip
         origins = _origins(arguments.cors)
+        most_import = _megabytes(arguments.max_import)
         endpoint = Endpoint.of(
             arguments.address,
             space=arguments.space,
@@ -111,6 +120,7 @@ def main() -> None:
                 people,
                 until,
                 is_direct=is_direct,
+                most_import=most_import if find_spec("recollect.imports") else 0,
             )
     except KeyboardInterrupt:
         pass
@@ -187,6 +197,13 @@ def _host_and_port(listen: str, is_proxied: bool) -> tuple[str, int]:
             " another machine needs --people"
         )
     return host, int(port)
+
+
+def _megabytes(text: str) -> int:
+    """Return the bytes of a number of megabytes. Raises ValueError."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= len("1000000")):
+        raise ValueError(f"--max-import {text:.100}: is no number of megabytes")
+    return int(text) * 1_000_000
 
 
 def _origins(text: str) -> frozenset[str]:

@@ -5,9 +5,10 @@ Each line of the transcript is as long as it was, so who reads it meanwhile find
 its place. Numbers, times, roles, usage and cost stay, and with them all sums.
 
 Everything that was derived from the text goes: notes, titles that were not given by hand, summaries
-of its turn, anchors, replies that quote it. The notes are queued to be made again. What people
-wrote themselves about it elsewhere stays: other messages, a title by hand, metadata; so do forks,
-which are conversations of their own.
+of its turn, anchors, replies that quote it; and what people said of the answer of its turn
+(`page.feedback.7`). The notes are queued to be made again. What people wrote themselves about it
+elsewhere stays: other messages, a title by hand, other metadata; so do forks, which are
+conversations of their own.
 """
 
 from collections import Counter

@@ -6,6 +6,7 @@ was there. The member `erased` of a message says when its text was removed and b
 room: an event at the end of the file always says so.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +18,7 @@ from recollect_server.kernel.domain.conversation import (
     AnchorSet,
     CommandRun,
     Compressed,
+    MetaUpdated,
     SplitSuggested,
     TitleAssigned,
     TurnMemory,
@@ -34,6 +36,10 @@ whatever its payload is, for that could be guessed from a hash.
 _STAMP = ("requestId", "requestHash", "draftId", "batch", MARK)
 """Members of a line, whatever it says, that a redaction leaves."""
 _OF_EVENT = ("type", "timestamp", "modelUse", *_STAMP)
+_FEEDBACK = re.compile(r"(?:.*\.)?feedback\.([0-9]{1,9})", re.DOTALL)
+"""A key of a conversation's metadata under which a program keeps what a person says of the answer
+of a turn, as the page does (`page.feedback.7`).
+"""
 _NOT_NAMED = "_"  # a tool's name: no shorter one is valid, and so it always fits
 
 
@@ -45,8 +51,8 @@ def erased(
 
     `raw` are the bytes of the lines, without newlines. What the server or a caller wrote from the
     messages goes too: titles that were not given by hand, notes, summaries that cover them, anchors
-    found in them, summaries of their turns, replies to commands, which may quote them, and the
-    questions to the owner that do.
+    found in them, summaries of their turns, what people say of their answers, replies to commands,
+    which may quote them, and the questions to the owner that do.
     """
     first = min(sequences)
     messages = [
@@ -72,10 +78,27 @@ def erased(
             after = _with(text, {"reply": ""})
         elif isinstance(content, TurnMemory) and content.turn in turns and content.summary:
             after = _with(text, {"summary": ""})
+        elif isinstance(content, MetaUpdated) and _has_feedback(content, turns):
+            after = _with(text, {"metadata": _without_feedback(content, turns)})
         elif line.entry and line.entry.stamp.request_id in requests:
             after = fitted(text, members_of(text)) or text
         made.append(after + b"\n")
     return made
+
+
+def _has_feedback(update: MetaUpdated, turns: Collection[int]) -> bool:
+    return len(_without_feedback(update, turns)) < len(update.metadata or {})
+
+
+def _without_feedback(update: MetaUpdated, turns: Collection[int]) -> dict[str, Any]:
+    """Return the metadata that an update sets, but for feedback on these turns: a key that no line
+    sets is not there.
+    """
+    return {
+        key: value
+        for key, value in (update.metadata or {}).items()
+        if not ((match := _FEEDBACK.fullmatch(key)) and int(match[1]) in turns)
+    }
 
 
 def _is_derived(content: object, sequences: Collection[int], turn: int) -> bool:
@@ -122,9 +145,9 @@ def _event(raw: bytes) -> bytes:
     return line
 
 
-def _with(raw: bytes, members: dict[str, str]) -> bytes:
-    """Return a line with other texts, which are shorter, in some of its members."""
-    line = fitted(raw, members_of(raw) | members)
+def _with(raw: bytes, members: Mapping[str, object]) -> bytes:
+    """Return a line with other values, which are shorter, in some of its members."""
+    line = fitted(raw, members_of(raw) | dict(members))
     assert line is not None
     return line
 

@@ -9,7 +9,7 @@ PREFIX = "RECOLLECT_"
 """The beginning of each name."""
 _OTHERS = {
     *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY", "PROFILE"),
-    *("MCP_TOKEN", "WEB_LISTEN", "WEB_URL", "WEB_PEOPLE", "WEB_CORS"),
+    *("MCP_TOKEN", "WEB_LISTEN", "WEB_URL", "WEB_PEOPLE", "WEB_CORS", "WEB_MAX_IMPORT"),
     *("CONVERSATION_ID", "MODEL", "KILL_AT"),
     "BACKUP_KEY",
 }

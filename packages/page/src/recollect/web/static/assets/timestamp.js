@@ -1,1 +1,1 @@
-import{G as e,X as t,Z as n}from"./changes.js";function r(e){return new Date(a(e))}function i(r){let i=Math.floor(r/1e3);return t(e,{seconds:n.parse(i),nanos:(r-i*1e3)*1e6})}function a(e){return Number(e.seconds)*1e3+Math.round(e.nanos/1e6)}export{i as n,r as t};
+import{K as e,Q as t,Z as n}from"./changes.js";function r(e){return new Date(a(e))}function i(r){let i=Math.floor(r/1e3);return n(e,{seconds:t.parse(i),nanos:(r-i*1e3)*1e6})}function a(e){return Number(e.seconds)*1e3+Math.round(e.nanos/1e6)}export{i as n,r as t};

@@ -25,10 +25,10 @@ from recollect import (
     Role,
     TurnOutOfDate,
     Unimplemented,
+    errors,
 )
 from recollect._shared.history import is_too_large, read_history
 from recollect._shared.plain import plain
-from recollect.cli.exits import ends_run
 from recollect.imports.plans import Batch, Event, Placed, Plan, Tally, fingerprint
 from recollect.imports.transcript import TIERS, is_conversation_id
 from recollect.imports.values import counted
@@ -46,6 +46,21 @@ _NOT_TAKEN = {
     "unindexed": "what is imported can be searched for",
 }
 """Events that the server alone writes, with the reason why they stay behind."""
+_OF_RUNS = (
+    errors.Cancelled,
+    errors.ClientClosed,
+    errors.DeadlineExceeded,
+    errors.PermissionDenied,
+    errors.Unauthenticated,
+    errors.Unavailable,
+)
+
+
+def ends_run(error: RecollectError) -> bool:
+    """Return whether a failure is no matter of one conversation, so that work on many ends: no
+    server, no permission, or something that the server allows again later.
+    """
+    return isinstance(error, _OF_RUNS) or error.retry_delay is not None
 
 
 def carry_out(client: Client, plan: Plan) -> Tally:

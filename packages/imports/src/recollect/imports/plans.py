@@ -1,5 +1,5 @@
-"""Plans of an import: one for each conversation. The formats read them, and `recollect.cli.sending`
-makes their requests.
+"""Plans of an import: one for each conversation. The formats read them, and `sending` makes their
+requests.
 """
 
 import hashlib
@@ -116,15 +116,19 @@ class Tally:
     hidden: int = 0
     """Messages of exports that stay out, as in Plan."""
     skips: list[Skip] = field(default_factory=list)
+    lost: int = 0
+    """Skips that say what is left out, of those that were counted."""
+    guessed: int = 0
+    """The others of them."""
 
     def skip(self, where: str, reason: object) -> None:
         """Record something that is left out."""
         self.skips.append(Skip(where, str(reason)))
 
-    @property
-    def lost_count(self) -> int:
-        """Return the number of skips that say what is left out."""
-        return sum(it.is_lost for it in self.skips)
+    def count(self, skip: Skip) -> None:
+        """Count a skip without keeping it: a file may have millions of damaged lines."""
+        self.lost += skip.is_lost
+        self.guessed += not skip.is_lost
 
     def add(self, other: "Tally") -> None:
         """Add the counts of another conversation. Its skips are left to the caller."""
@@ -135,6 +139,20 @@ class Tally:
         self.ids_given += other.ids_given
         self.branches += other.branches
         self.hidden += other.hidden
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts by the names that programs read."""
+        return {
+            "conversationsNew": self.conversations_new,
+            "conversationsKnown": self.conversations_known,
+            "messagesNew": self.messages_new,
+            "messagesKnown": self.messages_known,
+            "idsGiven": self.ids_given,
+            "leftOut": self.lost,
+            **({"notes": self.guessed} if self.guessed else {}),
+            **({"otherBranches": self.branches} if self.branches else {}),
+            **({"hidden": self.hidden} if self.hidden else {}),
+        }
 
 
 def fingerprint(parts: Any) -> str:
