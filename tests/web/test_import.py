@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from recollect import Client
-from recollect_server.run import app
 from recollect_server.kernel.domain.time import system_clock
+from recollect_server.run import app
 from recollect_server.run.settings import Settings
 
 from tests.client_cli.conftest import Recollect

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Client, Message, Party, Role, ToolCall, Usage
+from recollect.adapters.packing import FILES
+from recollect.adapters.transcripts import Transcript, Words
 from recollect_server.recall.model.weights import TOKENIZER, shipped
 from recollect_server.run import app
 from recollect_server.run.settings import Settings
-from recollect.adapters.packing import FILES
-from recollect.adapters.transcripts import Transcript, Words
 
 from tests.waiting import until
 from tests.web.conftest import ROW, Bridge, Browsing, Stage, axe, visit, wait
