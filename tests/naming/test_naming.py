@@ -116,15 +116,28 @@ def test_a_title_is_sought_anew_on_idle_once_ten_turns_have_passed(
     assert "Pangolins" in service.get(conversation).title
 
 
+def test_a_renewed_title_that_says_the_same_is_not_written_again(
+    service: Service, naming: RunningServer, clock: MovableClock
+) -> None:
+    conversation = service.conversation_of(*TURNS)
+    until(lambda: service.get(conversation).title)
+    for _ in range(10):
+        service.append(conversation, user("Thanks!"))
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation)
+    assert kinds(naming, conversation) == ["title_assigned", "abbreviation"]
+    assert service.get(conversation).title == "Why Is the Web Server Slow"
+
+
 def test_the_turns_after_which_a_title_is_sought_anew_are_a_setting(
     service: Service, naming: RunningServer, clock: MovableClock
 ) -> None:
     with Client(naming.target) as client:
-        client.admin.set_setting("title_turns", "2")
+        client.admin.set_setting("title_turns", "4")
     conversation = service.conversation_of(*TURNS)
     until(lambda: service.get(conversation).title)
-    for number in (1, 2):
-        service.append(conversation, user(f"Pangolins eat ants, fact {number}."))
+    for number in range(4):
+        service.append(conversation, user(f"I saw the pangolins in the zoo, fact {number}."))
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
     assert kinds(naming, conversation)[-1] == "title_assigned"

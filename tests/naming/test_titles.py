@@ -2,8 +2,9 @@
 
 `graded.json` has conversations that were written before the writer was (2026-11-26), and on which
 its notes were graded blind against those of the writer before it
-(`docs/decisions/offline-notes.md`). A title here is one that was graded good; `KEPT` is what a
-reader missed where it was left out.
+(`docs/decisions/offline-notes.md`). A title here is one that a reader found good or usable on
+2026-11-29, when titles got two to six words and no statement of somebody's; `KEPT` is what a reader
+missed where it was left out.
 """
 
 import json
@@ -27,29 +28,26 @@ DIALOGUES: dict[str, list[list[str]]] = json.loads(
 ) | json.loads((FOLDER / "more_dialogues.json").read_bytes())
 TITLES = {
     "code-stale-lease": "Why the Lease Expires",
-    "cli-agent": "Add a --json Flag to the Export Command",
-    "think-tags": "Compare Heat Pumps and Gas Boilers",
-    "json-error": "The Key Works in Curl",
+    "cli-agent": "Export Command, README",
+    "think-tags": "House, Heat Pump",
+    "json-error": "API, Docker, Container",
     "long-answer": "Why Did the Roman Republic Fall",
-    "group-agent": "Which of the Three Venues Has Parking",
+    "group-agent": "Old Mill",
     "de-strom": "Meinen Stromvertrag kündigen",
-    "es-viaje": "Organizar un viaje de cinco días a Oaxaca",
+    "es-viaje": "Monte Albán, Tule, Hotel",
     "zh-fangzi": "在上海租一套两居室的房子",
-    "fr-assurance": "J'ai eu un dégât des eaux",
-    "ru-recept": "Как заквасить капусту на зиму без сахара",
-    "pt-cartao": "Meu cartão foi clonado",
+    "pt-cartao": "Cartão, compras, agência",
     "tool-output": "Is the Disk on Web-3 Full",
-    "smalltalk-late": "Write a Birthday Toast for My Grandma",
     "email": "Quote for 40 Office Chairs",
-    "de": "Das Ventil an der Heizung im Bad tropft",
-    "fr": "Organiser un voyage de trois jours à Lyon",
-    "ja": "母の誕生日に京都で一泊する旅行の計画",
-    "ar": "كتابة رسالة إلى المدرسة بخصوص غياب ابنتي ليلى",
+    "de-1": "Brauchen wir dafür eine Genehmigung",
+    "it-1": "Scuola, corso, figlio",
+    "fr": "Hôtel, Célestins, mère",
+    "ar": "رسالة, تاريخ غياب, مدرسة",
     "nl-1": "Regelen van een verhuizing naar Utrecht",
     "pl-1": "Zaplanować remont kuchni w naszym mieszkaniu",
     "tr-2": "Bilgisayarım çok yavaş açılıyor",
     "ko-2": "세탁기에서 이상한 소리가 나요",
-    "it-2": "L'olio della mia macchina è sotto il minimo",
+    "fr-1": "Réunion, devis, toiture",
 }
 KEPT = {
     "support-refund": ["I'd like a refund, not a replacement."],
@@ -92,7 +90,7 @@ def messages_of(name: str) -> list[Message]:
 
 
 @each("name", TITLES)
-def test_a_title_that_was_graded_good_stays_so(name: str) -> None:
+def test_a_title_that_a_reader_accepted_stays_so(name: str) -> None:
     assert Extractive().write_notes(messages_of(name), "").title == TITLES[name]
 
 
@@ -118,20 +116,22 @@ def test_an_abbreviation_has_whole_sentences_with_their_speakers_and_no_boilerpl
         assert not text.strip(" .。"), speaker
 
 
-def test_a_negation_before_the_end_of_a_request_stays_in_the_title(talk: Talk) -> None:
+def test_a_negation_before_the_end_of_a_request_stays_unless_the_title_is_a_noun(
+    talk: Talk,
+) -> None:
     turns = ("मोटोरोला तो चीनी कंपनी का है, नहीं चाहिए।", "तब सैमसंग ठीक रहेगा।")
     title = Extractive().write_notes(talk(*turns), "").title
-    assert title == "मोटोरोला तो चीनी कंपनी का है, नहीं चाहिए"
+    assert "नहीं" in title or title == "चीनी कंपनी"
 
 
 @each(
     ("turns", "title"),
     [
         (("Hello!", "Hello! How can I help you today?"), "Hello"),
-        (("Do not book the flight to Oslo yet.", "OK."), "Do Not Book the Flight to Oslo Yet"),
+        (("Do not book the flight to Oslo yet.", "OK."), "Oslo, Flight"),
         (
             ("I'm not worried about the visa interview.", "OK."),
-            "I'm Not Worried About the Visa Interview",
+            "Visa Interview",
         ),
         (
             (
@@ -207,4 +207,59 @@ def test_a_title_is_no_word_to_one_of_those_who_speak() -> None:
         Message(roles[at % 2], text, sequence=at + 2, turn_number=at // 2 + 1, sender=speaker)
         for at, (speaker, text) in enumerate(talk)
     ]
-    assert Extractive().write_notes(messages, "").title == "I Signed Up for Pottery"
+    assert {*titled(messages).lower().split()}.isdisjoint({"caroline", "melanie", "glad"})
+
+
+def titled(messages: list[Message]) -> str:
+    return Extractive().write_notes(messages, "").title
+
+
+@each("name", {**GRADED, **DIALOGUES})
+def test_a_title_has_two_to_six_words(name: str) -> None:
+    title = titled(messages_of(name))
+    assert 1 < len(title.split()) < 7 or (not title.isascii() and 2 < len(title) < 19)
+
+
+def test_a_question_beside_the_subject_gives_no_title(talk: Talk) -> None:
+    title = titled(
+        talk(
+            "I read that quantum computers break codes and want to understand what a qubit is.",
+            "A qubit is a state of two levels. A quantum computer has many qubits.",
+            "What about the weather in Leipzig?",
+            "It rains in Leipzig until noon.",
+            "Back to the quantum computers: how do the qubits stay cold?",
+            "A quantum computer stands in a fridge that cools the qubits to 15 millikelvin.",
+            "And who sells a quantum computer with that many qubits?",
+            "IBM and others rent their quantum computers by the minute.",
+        )
+    )
+    assert "Quantum" in title
+    assert "Leipzig" not in title
+
+
+def test_a_title_of_people_is_of_what_they_come_back_to_and_no_words_of_one_of_them() -> None:
+    talk = (
+        ("Nora", "We had the funniest afternoon, I have to tell you about the pottery class."),
+        ("Ivan", "I am jealous, the pottery class sounds like just what I need after this week."),
+        ("Nora", "Come along! There is a kiln in the courtyard and the glaze is included."),
+        ("Ivan", "Then I will bring my own glaze for the kiln, if they let me."),
+    )
+    messages = [
+        Message(Role.USER if at % 2 else Role.ASSISTANT, text, sequence=at + 2, sender=speaker)
+        for at, (speaker, text) in enumerate(talk)
+    ]
+    assert titled(messages) == "Pottery Class, Glaze, Kiln"
+
+
+def test_an_abbreviation_has_what_was_decided_last_and_what_came_of_it(talk: Talk) -> None:
+    between = [
+        text
+        for at in range(30)
+        for text in (
+            f"What does supplier {at} of the Rotterdam depot charge for the copper pipes?",
+            f"Supplier {at} charges {at * 3 + 40} euros for copper pipes, brass valves and solder.",
+        )
+    ]
+    ending = ("Take the second offer then.", "The order left at noon.", "Thanks!", "Bye!")
+    notes = Extractive().write_notes(talk(*between, *ending), "")
+    assert "User: Take the second offer then. Agent: The order left at noon." in notes.abbreviation

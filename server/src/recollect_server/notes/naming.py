@@ -293,7 +293,9 @@ class Naming:
                 ]
                 if notes.split and not material.split_suggested:
                     events.append(SplitSuggested(notes.split.reason, notes.split.titles, time))
-            if due and notes.title and not (went_on and (idle or waiting.redo)):
+            titled = state.conversation.title, state.conversation.title_record.writer
+            is_new = bool(notes.title) and titled != (notes.title, by.writer)
+            if due and is_new and not (went_on and (idle or waiting.redo)):
                 # both are of the same calls: the first has them
                 own_use = None if events else use
                 events.append(
@@ -305,7 +307,7 @@ class Naming:
                 hit("event.recorded")
         untitled = due and not notes.title and not state.conversation.title
         if untitled and by is not self._offline:
-            raise CannotWrite("there is no title of 2 to 8 words")
+            raise CannotWrite("there is no title of 2 to 6 words")
         if waiting.redo and not went_on:
             notes_of(self._space.index).forget_wish(waiting.number)
         return Outcome.WENT_ON if went_on else Outcome.WRITTEN

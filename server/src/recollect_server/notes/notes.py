@@ -18,7 +18,7 @@ from recollect_server.text.text import UNSPACED_RUN, sentence_ends
 MIN_ABBREVIATION, MAX_ABBREVIATION = 100, 200
 """Estimated tokens of an abbreviation. The lower bound holds only where that much was said."""
 MAX_SUMMARY = 500  # estimated tokens of a compaction's summary
-MIN_TITLE_WORDS, MAX_TITLE_WORDS = 2, 8
+MIN_TITLE_WORDS, MAX_TITLE_WORDS = 2, 6
 MAX_TITLE = 80  # characters
 MAX_TOPICS = 5
 MAX_TOPIC = 40  # characters
@@ -111,7 +111,7 @@ def notes_of(draft: Notes, sequences: Iterable[int], language: str = "") -> Note
 
 
 def title_of(text: str, language: str = "") -> str:
-    """Return the text as a title of 2 to 8 words and 80 characters at most, shortened to its
+    """Return the text as a title of 2 to 6 words and 80 characters at most, shortened to its
     beginning where it is longer; empty if it cannot be one.
 
     English is put in title case; in other languages only the first letter becomes a capital.

@@ -29,7 +29,6 @@ from recollect_server.notes.offline.sentences import (
     names_in,
     sentences_of,
     spoken,
-    stemmed,
     topical,
 )
 from recollect_server.notes.offline.tools import LIST
@@ -45,8 +44,6 @@ _QUESTION = 0.6  # what a question is worth beside a statement: its answer says 
 _LEANING = 0.5  # what a sentence is worth that refers to the one before it
 _FRAGMENT = 0.2  # what a heading, an exclamation or a picture is worth beside a sentence
 _AGENT = 0.6  # what the agent's words are worth beside the user's, of which there are fewer
-_DENIES = 1.3  # what it is worth that the user refuses or takes back what was said just before
-_DENIED = 0.6  # what a sentence of the agent is worth that the user refuses
 _CUT = 0.6  # what a sentence is worth of which only the beginning is kept
 _KEPT = 1.3  # what a line of the last summary is worth: it was the best of its turns
 _NAME = 1.6  # how much more a name or a figure weighs
@@ -98,13 +95,11 @@ def condensed(
     users = [it for it in everything if it.role is Role.USER]
     # Who writes without capitals begins every sentence so: it is no fragment.
     without_capitals = sum(it.text[0].islower() for it in users) * 2 > len(users)
-    denied = _denied(everything)
     for sentence in everything:
         if LIST not in sentence.text:  # a conversation contains no list of tools
             message = speaking[sentence.message]
             speaker = sentence.speaker or ("user" if sentence.role is Role.USER else "agent")
             worth = _worth(sentence, without_capitals=without_capitals)
-            worth *= _DENIED if sentence.order in denied else 1
             lines.append(
                 _line(
                     message.turn_number,
@@ -131,25 +126,11 @@ def condensed(
     )
 
 
-def _denied(sentences: Sequence[Sentence]) -> set[int]:
-    """Return the orders of the agent's sentences that the user's next message denies."""
-    denials: defaultdict[int, set[str]] = defaultdict(set)
-    for sentence in sentences:
-        if sentence.denies:
-            denials[sentence.message - 1].update(stemmed(sentence.words))
-    return {
-        it.order
-        for it in sentences
-        if it.role is not Role.USER and not denials[it.message].isdisjoint(stemmed(it.words))
-    }
-
-
 def _worth(sentence: Sentence, *, without_capitals: bool) -> float:
     text = sentence.text
     is_lower = text[0].islower() and not (without_capitals and sentence.role is Role.USER)
     worth = sentence.worth * (1.0 if sentence.role is Role.USER or sentence.speaker else _AGENT)
     worth *= _LEANING if sentence.leans else 1
-    worth *= _DENIES if sentence.denies else 1
     if is_question(text):
         worth *= _QUESTION
     elif (

@@ -1,18 +1,18 @@
 """Writes notes without any model: the sentences that tell most, and the words they leave out.
 
-Sentences are chosen one after the other, each time the one that adds the most weight of words not
-covered yet for its length. A word weighs by how often it is said (damped), a name or a figure more;
-cues and the place of a sentence scale its sum (see `sentences`).
+An abbreviation has how a conversation began and how it ended. The sentences between are chosen one
+after the other, each time the one that adds the most weight of words not covered yet for its
+length. A word weighs by how often it is said (damped), a name or a figure more; cues and the place
+of a sentence scale its sum (see `sentences`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Collection, Sequence
 from math import log
 
 from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.notes.conversation_names import request_of
 from recollect_server.notes.notes import (
     MAX_ABBREVIATION,
     MAX_SUMMARY,
@@ -22,14 +22,13 @@ from recollect_server.notes.notes import (
     title_of,
 )
 from recollect_server.notes.offline.condensing import condensed
-from recollect_server.notes.offline.nouns import nouns_of
+from recollect_server.notes.offline.nouns import phrases_of, subjects_of, topics_of
 from recollect_server.notes.offline.phrases import CHATTER_QUESTION
 from recollect_server.notes.offline.sentences import (
     Sentence,
     ended,
     says_little,
     sentences_of,
-    split,
     spoken,
     topical,
 )
@@ -42,12 +41,9 @@ from recollect_server.text.topics import fitting
 
 _LENGTH = 0.85  # power of its length that a sentence's weight is divided by
 _ASKED = 2.0  # factor for the user's own words
-_DENIES = 0.25  # what it adds to the worth of a sentence that the user refuses or takes back what was said just before
 _LEANING = 0.5  # factor for a sentence that refers to one that is left out
 _COVERED = 0.15  # a word's weight once a chosen sentence has it
-# sentences of a long conversation that are looked at together, and how many of them go on
-_BLOCK, _BLOCK_KEEPS = 600, 60
-_MAX_SENTENCES = 1200
+_MAX_SENTENCES = 1200  # of a longer conversation every second one is looked at, or fewer
 _NAME = 1.6  # how much more a name or a figure weighs
 _ANYWHERE = 0.3  # what a word weighs that is said in conversations about anything
 
@@ -76,18 +72,25 @@ class Extractive:
         """Return the notes of a conversation. Never raises."""
         sentences = self._sentences(messages)
         language = language_of(message.content for message in spoken(messages))
-        weights = weigh(sentences, language)
         speakers = {word for message in messages for word in topical(message.sender)}
-        topics = nouns_of(sentences, speakers, language)
-        title, source = title_in(sentences, weights, language)
-        abbreviation = self._abbreviated(messages, sentences, weights, source)
+        little = {
+            word
+            for sentence in sentences
+            for word in sentence.words
+            if word in speakers or says_little(word, language)
+        }
+        weights = weigh(sentences, language)
+        phrases = phrases_of(sentences, speakers, language)
+        topics = topics_of(phrases, sum(len(it.text) for it in sentences))
+        title, source = title_in(sentences, subjects_of(phrases), language)
+        abbreviation = self._abbreviated(messages, sentences, weights, little, source)
         if not abbreviation:  # small talk, or a text without words
             texts = [" ".join(prose_of(it.content)) or it.content for it in messages]
             abbreviation = clipped(" ".join(" ".join(texts).split()), MAX_ABBREVIATION // 2)
         counts = Counter(word for sentence in sentences for word in sentence.words)
         draft = Notes(
             abbreviation or "Nothing was said in words.",
-            title or title_of(" ".join(topics[:3]), language) or opening_title(messages, language),
+            title or opening_title(messages, language),
             (*fitting(labels, counts), *topics),
         )
         return notes_of(draft, [message.sequence for message in messages], language)
@@ -112,29 +115,21 @@ class Extractive:
         for sentence in sentences_of(messages):
             self._breathe()
             sentences.append(sentence)
-        while len(sentences) > _MAX_SENTENCES:
-            best: list[Sentence] = []
-            for start in range(0, len(sentences), _BLOCK):
-                block = sentences[start : start + _BLOCK]
-                best += in_order(self._choose(block, weigh(block), MAX_SUMMARY * 8, _BLOCK_KEEPS))
-            sentences = best
-        return sentences
+        return sentences[-1 :: -(len(sentences) // _MAX_SENTENCES + 1)][::-1]
 
     def _abbreviated(
         self,
         messages: Sequence[Message],
         sentences: list[Sentence],
         weights: dict[str, float],
+        little: Collection[str],
         subject: Sentence | None,
     ) -> str:
-        """Return sentences with their speakers: `subject`, what is open at the end, and those that
-        tell most beside them.
+        """Return sentences with their speakers: `subject`, how it began and ended, what is open,
+        and those that add most weight of words for their length, one after the other.
         """
         whole = [it for it in sentences if it.whole]
-        usable = [
-            replace(it, worth=it.worth + _DENIES) if it.denies else it
-            for it in (whole if len(whole) > 2 else sentences)
-        ]
+        usable = whole if len(whole) > 2 else sentences
         last = len(spoken(messages)) - 1
         # A question at the very end has no answer yet.
         open_question = next(
@@ -148,84 +143,46 @@ class Extractive:
             None,
         )
         opening = next((it for it in usable if it.role is Role.USER), None)
-        answer = next((it for it in usable if it.role is not Role.USER), None)
-        fixed = [
+        telling = [it for it in usable if sum(word not in little for word in it.words) > 1]
+        decided = (
             it
-            for it in dict.fromkeys(
-                (subject, opening, open_question, answer if last == 1 else None)
-            )
-            if it and it in usable and estimate_tokens(it.text) < MAX_ABBREVIATION // 3
-        ]
+            for it in reversed(usable)
+            if it.role is Role.USER
+            and not is_question(it.text)
+            and (not it.speaker or it in telling)
+        )
+        decision = next(decided, None)
+        answers = [it for it in telling if it.role is not Role.USER]
+        outcome = next((it for it in answers if it.message == answers[-1].message), None)
         theirs = {word for it in usable if it.role is Role.USER for word in it.words}
         weights = {word: it * (_ASKED if word in theirs else 1) for word, it in weights.items()}
-        chosen: list[Sentence] = []
+        sizes = {it.order: estimate_tokens(it.text) + 1 for it in usable}
+        chosen: dict[int, Sentence] = {}
         text = ""
-        # More than there is room for: of those that follow, a shorter one may fit where a longer
-        # one did not.
-        for sentence in self._choose(usable, weights, MAX_ABBREVIATION * 5 // 4, fixed=fixed):
-            more = in_order([*chosen, sentence])
-            if estimate_tokens(longer := narrated(more, open_question)) <= MAX_ABBREVIATION:
-                chosen, text = more, longer
-        return text
 
-    def _choose(
-        self,
-        sentences: list[Sentence],
-        weights: dict[str, float],
-        tokens: int,
-        most: int = 1 << 30,
-        *,
-        fixed: Sequence[Sentence] = (),
-    ) -> list[Sentence]:
-        """Return `fixed` and the sentences that tell most beside them within so many tokens, the
-        best first.
-        """
-        weights = dict(weights)
-        chosen: list[Sentence] = []
-        orders: set[int] = set()
-
-        def gain(sentence: Sentence, size: int) -> float:
-            leans = sentence.leans and sentence.order - 1 not in orders
+        def gain(sentence: Sentence) -> float:
+            leans = sentence.leans and sentence.order - 1 not in chosen
+            worth = sentence.worth * (_LEANING if leans else 1)
             new = sum(weights[word] for word in sentence.words)
-            return float((_LEANING if leans else 1) * sentence.worth * new / (size + 6) ** _LENGTH)
+            return float(worth * new / (sizes[sentence.order] + 6) ** _LENGTH)
 
-        def take(sentence: Sentence) -> None:
-            chosen.append(sentence)
-            orders.add(sentence.order)
-            for word in sentence.words:
-                weights[word] *= _COVERED
-
-        for sentence in reversed(fixed):
-            tokens -= estimate_tokens(sentence.text) + 1
-            take(sentence)
-        # What a sentence adds only shrinks while others are chosen, so one whose gain is still the
-        # highest is the best of all. But one that refers to the sentence before it gains when that
-        # is chosen: it is then put in anew.
-        sized = {
-            sentence.order: (sentence, estimate_tokens(sentence.text) + 1) for sentence in sentences
-        }
-        heap = [(-gain(sentence, size), order) for order, (sentence, size) in sized.items()]
-        heapify(heap)
-        while heap and len(chosen) < most:
+        fixed = [
+            it
+            for it in dict.fromkeys((subject, opening, open_question, decision, outcome))
+            if it in usable and sizes[it.order] < MAX_ABBREVIATION // 3
+        ]
+        left = usable
+        while left:
             self._breathe()
-            before, order = heappop(heap)
-            sentence, size = sized[order]
-            if size > tokens or order in orders:
-                continue
-            now = -gain(sentence, size)
-            if now > before and heap and now > heap[0][0]:
-                heappush(heap, (now, order))
-                continue
-            tokens -= size
-            take(sentence)
-            if (follows := sized.get(order + 1)) and follows[0].leans:
-                heappush(heap, (-gain(*follows), order + 1))
-        return chosen
-
-
-def in_order(sentences: list[Sentence]) -> list[Sentence]:
-    """Return sentences in the order in which they were said."""
-    return sorted(sentences, key=lambda sentence: sentence.order)
+            sentence = fixed.pop(0) if fixed else max(left, key=gain)
+            more = sorted([*chosen.values(), sentence], key=lambda it: it.order)
+            if estimate_tokens(longer := narrated(more, open_question)) <= MAX_ABBREVIATION:
+                chosen[sentence.order], text = sentence, longer
+                for word in sentence.words:
+                    weights[word] *= _COVERED
+            room = MAX_ABBREVIATION - estimate_tokens(text)
+            left = [it for it in left if it is not sentence and sizes[it.order] <= room]
+        return text
 
 
 def narrated(sentences: Sequence[Sentence], open_question: Sentence | None) -> str:
@@ -255,9 +212,9 @@ def weigh(sentences: Sequence[Sentence], language: str = ENGLISH) -> dict[str, f
 
 
 def opening_title(messages: Sequence[Message], language: str) -> str:
-    """Return a title from the first words that anybody said, for a conversation of small talk."""
-    theirs = [message for message in messages if message.role is Role.USER] or messages
-    texts = [text for message in theirs for text in split(message.content[:400])]
-    words = [word for message in theirs for word in message.content[:200].split()][:4]
-    titles = (title_of(cut(text, language), language) for text in [*texts, " ".join(words)])
-    return next(filter(None, titles), "Small Talk")
+    """Return the name by which a conversation without a title is shown, as a title."""
+    best, name = -1, ""
+    for message in messages:
+        rank, words = request_of(message, best)
+        best, name = (rank, words) if words else (best, name)
+    return title_of(cut(name.rstrip("…")) or name, language) or "Small Talk"

@@ -1,26 +1,34 @@
-"""The nouns that a conversation says again: the offline topics.
+"""The phrases that a conversation comes back to: the offline topics, and what a title names.
 
 Nothing here knows a dictionary. A noun is recognised by what stands beside it, in each language its
 own way: an article or the like before it, a preposition, a particle behind it, a capital, a script.
-What nothing tells is no topic: rather none than a wrong one.
+Words that several messages have side by side are a phrase, whatever they are. What nothing tells is
+no topic: rather none than a wrong one.
 """
 
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import chain, pairwise
 from math import log
 
 import Stemmer
 
+from recollect_server.notes.notes import topic_of
 from recollect_server.notes.offline.sentences import Sentence, says_little
 from recollect_server.text.languages import question_stop_words, stop_words
 from recollect_server.text.text import runs
+from recollect_server.text.topics import is_filler
 
-MOST = 6  # nouns of a conversation, before those are left out that its space has everywhere
-_LONG = 4_000  # characters for each further time that a noun must be said
+MOST = 6  # topics of a conversation, before those are left out that its space has everywhere
+_LONG = 4_000  # characters for each further time that a topic must be said
 _SURE = 0.4  # share of a word's places in which it must look like a noun
+_PAIR = 1.6  # factor for a phrase of two words
+_UNSURE = 0.4  # factor for a phrase of which only its repetition tells that it is one
+_MOST_SUBJECTS, _BESIDE = 3, 0.35  # of a title, and the share of the best one's score that each has
 _STEMMERS = {
     "ar": "arabic", "de": "german", "en": "english", "es": "spanish", "fr": "french", "hi": "hindi",
     "it": "italian", "nl": "dutch", "pl": "polish", "pt": "portuguese", "ru": "russian",
@@ -63,52 +71,112 @@ _CHINESE_CUTS = re.compile(
 )
 
 
-def nouns_of(
-    sentences: Sequence[Sentence], speakers: Iterable[str], language: str
-) -> tuple[str, ...]:
-    """Return the nouns that a conversation says most, in more than one message."""
-    places: defaultdict[str, set[int]] = defaultdict(set)
-    counts: Counter[str] = Counter()
-    nouns: Counter[str] = Counter()
-    forms: defaultdict[str, Counter[str]] = defaultdict(Counter)
+Word = tuple[str, str, bool]
+"""Stem of a word, the word as it stands, and whether it looks like a noun there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A word, or two that follow each other."""
+
+    form: str
+    """As it stands most often."""
+    stems: tuple[str, ...]
+    messages: frozenset[int]
+    score: float
+    """Weight by how often it is said, and in how many messages."""
+    count: int
+    nouns: int
+    """Places in which its last word looks like a noun."""
+
+    @property
+    def is_noun(self) -> bool:
+        return self.nouns >= _SURE * self.count and len(self.form) > 1
+
+
+def phrases_of(sentences: Sequence[Sentence], speakers: set[str], language: str) -> list[Phrase]:
+    """Return the phrases of a conversation that name something and nobody who speaks."""
+    places: defaultdict[tuple[str, ...], list[tuple[str, int, bool]]] = defaultdict(list)
     for sentence in sentences:
-        for stem, form, is_noun in _words(unicodedata.normalize("NFC", sentence.text), language):
-            places[stem].add(sentence.message)
-            counts[stem] += 1
-            nouns[stem] += is_noun
-            forms[stem][form] += 1
-    if language == "zh":  # no cut is between some words, so each piece is looked for in the others
-        for stem in counts:
-            counts[stem] = nouns[stem] = sum(it.text.count(stem) for it in sentences)
-            places[stem] = {it.message for it in sentences if stem in it.text}
-    least = min(5, 2 + sum(len(it.text) for it in sentences) // _LONG)
-    stops = stop_words(language) | question_stop_words(language) | set(speakers)
-    scores: dict[str, float] = {}
-    for stem, count in counts.items():
-        form = min(forms[stem], key=lambda it: (-forms[stem][it], len(it), it))
-        if (
-            count >= least
-            and len(places[stem]) > 1
-            and nouns[stem] >= _SURE * count
-            and len(form) > 1
-            and not any(it in stops or says_little(it, language) for it in forms[stem])
+        for run in _runs(unicodedata.normalize("NFC", sentence.text), language):
+            for words in chain(zip(run, strict=True), pairwise(run)):
+                form = " ".join(word for _, word, _ in words)
+                stems = tuple(stem for stem, _, _ in words)
+                places[stems].append((form, sentence.message, words[-1][2]))
+    phrases: list[Phrase] = []
+    for stems, occurrences in places.items():
+        forms = Counter(form for form, _, _ in occurrences)
+        form = min(forms, key=lambda it: (-forms[it], len(it), it))
+        if language == "zh":  # no cut is between some words, so each piece is looked for in others
+            occurrences = [
+                (form, it.message, True) for it in sentences for _ in range(it.text.count(form))
+            ]
+        parts = form.lower().split()
+        if speakers.isdisjoint(parts) and not (
+            says_little(parts[-1], language) or is_filler(topic_of(form))
         ):
-            scores[form] = log(1 + count) * log(1 + len(places[stem]))
-    ranked = sorted(scores, key=lambda it: (-scores[it], it))
+            messages = frozenset(message for _, message, _ in occurrences)
+            score = log(1 + len(occurrences)) * log(1 + len(messages)) * _PAIR ** (len(stems) - 1)
+            nouns = sum(is_noun for _, _, is_noun in occurrences)
+            phrases.append(Phrase(form, stems, messages, score, len(occurrences), nouns))
+    return phrases
+
+
+def topics_of(phrases: Sequence[Phrase], characters: int) -> tuple[str, ...]:
+    """Return the nouns that a conversation of so many characters says most, in more than one
+    message.
+    """
+    least = min(5, 2 + characters // _LONG)
+    nouns = {
+        it.form.lower(): it.score
+        for it in phrases
+        if len(it.stems) == 1 and it.is_noun and it.count >= least and len(it.messages) > 1
+    }
+    ranked = sorted(nouns, key=lambda it: (-nouns[it], it))
     return tuple(it for it in ranked if not any(it != more and it in more for more in ranked))[
         :MOST
     ]
 
 
-def _words(text: str, language: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield each word of a text by its stem and its form, and whether it looks like a noun."""
+def subjects_of(phrases: Sequence[Phrase]) -> list[Phrase]:
+    """Return the phrases that say most of what a conversation is about, the best first; no word is
+    in two of them.
+
+    A phrase counts if it looks like a noun and is said again, or stands in the first message that
+    names something; or if its two words stand side by side in three messages.
+    """
+    first = min((min(it.messages) for it in phrases if it.is_noun), default=0)
+    scores: dict[Phrase, float] = {}
+    for it in phrases:
+        is_pair = len(it.stems) > 1
+        is_sure = it.is_noun or it.nouns > (not is_pair)
+        if (
+            (is_sure and len(it.messages) > 1)
+            or (it.is_noun and first in it.messages)
+            or (is_pair and len(it.messages) > 2)
+        ):
+            scores[it] = it.score * (1 if is_sure else _UNSURE)
+    chosen: list[Phrase] = []
+    for it in sorted(scores, key=lambda it: (-scores[it], it.form)):
+        if (
+            sum(len(other.stems) for other in chosen) > 1
+            and scores[it] < _BESIDE * scores[chosen[0]]
+        ):
+            break
+        if all(set(it.stems).isdisjoint(other.stems) for other in chosen):
+            chosen.append(it)
+    return chosen[:_MOST_SUBJECTS]
+
+
+def _runs(text: str, language: str) -> Iterator[list[Word]]:
+    """Yield the words of a text that follow each other with no mark or stop word between them."""
     if language == "ja":
-        yield from ((it, it, True) for it in _JAPANESE.findall(text))
+        yield from ([(it, it, True)] for it in _JAPANESE.findall(text))
     elif language == "ko":
-        yield from ((it, it, True) for it in _KOREAN.findall(text))
+        yield from ([(it, it, True)] for it in _KOREAN.findall(text))
     elif language == "zh":
         yield from (
-            (it, it, True)
+            [(it, it, True)]
             for run in runs(text)
             for it in _CHINESE_CUTS.split(run)
             if 1 < len(it) < 6
@@ -117,27 +185,32 @@ def _words(text: str, language: str) -> Iterator[tuple[str, str, bool]]:
         yield from _spaced(text, language)
 
 
-def _spaced(text: str, language: str) -> Iterator[tuple[str, str, bool]]:
+def _spaced(text: str, language: str) -> Iterator[list[Word]]:
     stops = question_stop_words(language)
     leads, follows = frozenset(_BEFORE.get(language, "").split()), _BEHIND.get(language, ())
+    breaks = stops | stop_words(language) | leads
     stemmer = _stemmer(language)
     words = _WORD.findall(_ELIDED.sub(lambda it: f"{it.group()[:-1]} ", text))
+    run: list[Word] = []
+    around = [".", *words, "."]
     for place, word in enumerate(words):
+        before, after = around[place], around[place + 2]
         low = word.lower()
-        if low in stops or low in leads or len(low) < 3:
+        if low in breaks or (len(low) < 3 and not word.isupper()) or not low[0].isalnum():
+            yield run
+            run = []
             continue
-        before = words[place - 1].lower() if place else "."
-        after = words[place + 1].lower() if place + 1 < len(words) else "."
-        is_name = word[0].isupper() and before[0].isalpha()
-        is_noun = is_name or after in follows
+        is_noun = (word[0].isupper() and before[0].isalpha()) or after in follows
         if language == "ar" and (article := _ARABIC.match(low)):
-            low, is_noun = low[article.end() :], True
+            word = low = low[article.end() :]
+            is_noun = True
         if language not in ("de", "hi") and not is_noun and not _NO_NOUN.search(low):
             # English puts adjectives between, and nouns before nouns: its noun ends the phrase.
+            ends = language != "en" or after.lower() in stops or not after[0].isalpha()
             led = words[max(0, place - 2) : place] if language == "en" else [before]
-            ends = language != "en" or after in stops or not after[0].isalpha()
             is_noun = ends and not leads.isdisjoint(it.lower() for it in led)
-        yield stemmer.stemWord(low) if stemmer else low, low, is_noun
+        run.append((stemmer.stemWord(low) if stemmer else low, word, is_noun))
+    yield run
 
 
 @cache

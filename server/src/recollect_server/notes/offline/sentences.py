@@ -41,8 +41,6 @@ class Sentence:
     """True if it begins with a word that refers to the sentence before it."""
     whole: bool
     """True if it reads as a sentence, not as an entry of a list or the lead of one."""
-    denies: bool
-    """True if the user takes back or refuses in it what was said just before."""
 
 
 def ended(text: str) -> str:
@@ -74,12 +72,6 @@ def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
         for number, text in enumerate(split(message.content)):
             words = tuple(dict.fromkeys(topical(text, language)))
             here |= stemmed(words)
-            denies = (
-                is_users
-                and not is_question(text)
-                and NEGATION.search(text) is not None
-                and not before.isdisjoint(stemmed(words))
-            )
             begins = place == 0 and is_users and " " in text and not is_small_talk(text)
             # "Melanie!" tells nothing; "the strudel" does once that was offered.
             if (
@@ -109,7 +101,6 @@ def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
                     message.sender,
                     LEANING.match(text) is not None,
                     whole,
-                    denies,
                 )
                 order += 1
         # People who are named talk with each other: there a denial is seldom a refusal.
