@@ -10,7 +10,6 @@ from recollect_server.notes.notes import MAX_TITLE_WORDS, title_of
 from recollect_server.notes.offline.nouns import Phrase
 from recollect_server.notes.offline.phrases import NEGATION, OPENING, TAIL
 from recollect_server.notes.offline.sentences import Sentence, says_little, topical
-from recollect_server.text.languages import STOP_WORDS, stop_words
 from recollect_server.text.text import UNSPACED_RUN, is_question
 
 _ASKED = 6.0  # score of a request in the first message; in the second a quarter of it, and so on
