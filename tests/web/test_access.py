@@ -79,7 +79,7 @@ def test_tabs_miss_nothing_while_the_server_is_killed(
 def test_tabs_take_another_worker_where_theirs_ended(
     browser: Any, window: Browsing, stage: Stage
 ) -> None:
-    """A browser ends workers for want of memory, or as a tab joins one that goes; no event tells."""
+    """A browser ends workers, for want of memory or as a tab joins one; no event says so."""
     it = stage.conversation("Worker", "before")
     tabs = [window.tab(f"/c/{it}", wait="text=before >> nth=0") for _ in range(2)]
     for tab in tabs:

@@ -2,8 +2,10 @@
 so that what a provider delivers again does not come back.
 """
 
+from collections.abc import Sequence
+
 from recollect_server.services.space.checks import Checker, Findings, again
-from recollect_server.services.space.erasing import Participant
+from recollect_server.services.space.erasing import DeletedLog, Participant
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.derived import Removed
 from recollect_server.storage.index.index import Index
@@ -14,7 +16,7 @@ from recollect_server.storage.logs.received import (
     forgotten_deliveries,
     forgotten_ledger,
 )
-from recollect_server.storage.logs.store import FORGOTTEN, Version
+from recollect_server.storage.logs.store import FORGOTTEN
 
 
 class Deliveries(Participant):
@@ -22,13 +24,16 @@ class Deliveries(Participant):
 
     ledgers = (FORGOTTEN,)
 
-    def erase(self, index: Index, name: str) -> Removed:
-        """Add to the ledger what providers delivered into a deleted log."""
+    def erase(self, index: Index, deleted: Sequence[DeletedLog]) -> Removed:
+        """Add to the ledger what providers delivered into deleted logs."""
         logs = self.store
-        hashes = deliveries(logs.raw(name, Version.DELETED))
+        hashes: list[str] = []
+        for it in deleted:
+            own = deliveries(it.lines())
+            # a new ledger would let a deleted space be there again
+            if own and not (logs.sharing and logs.sharing.is_deleted_with_space(it.name)):
+                hashes += own
         if hashes and logs.sharing is not None:
-            if logs.sharing.is_deleted_with_space(name):
-                return {}  # a new ledger would let the space be there again
             self.before_logs(index)  # another process may have written some there
             hashes = [it for it in hashes if not routing_of(index).is_forgotten(it)]
         if hashes:

@@ -21,7 +21,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.deletion import Deletions
-from recollect_server.services.space.erasing import finish_delete, finish_interrupted
+from recollect_server.services.space.erasing import finish_deletes, finish_interrupted
 from recollect_server.services.space.events import IndexReplaced
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
@@ -213,7 +213,8 @@ class Upkeep:
                     )
             for name, _ in store.logs(logs.kind, Version.DELETED):
                 with self._parts.locks.conversations.hold(name):
-                    finish_delete(*(logs, new, self._parts.participants, name, self._parts.clock()))
+                    of = (logs, new, self._parts.participants)
+                    finish_deletes(*of, {name: None}, self._parts.clock())
         return True
 
     def _build(self, index: Index, logs: Logs[Any], name: str, acknowledged: int) -> None:

@@ -27,7 +27,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.comparison import Comparison
-from recollect_server.services.space.erasing import Participant, finish_delete, finish_interrupted
+from recollect_server.services.space.erasing import Participant, finish_deletes, finish_interrupted
 from recollect_server.services.space.features import Features
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
@@ -373,8 +373,8 @@ def _finish_interrupted_delete(
             )
 
     try:
-        receipt = finish_delete(
-            *(logs, index, participants, conversation_id, clock()),
+        receipt = finish_deletes(
+            *(logs, index, participants, {conversation_id: None}, clock()),
             progress=progress,
         )
     except LogNotFound:  # another process ended it meanwhile

@@ -43,7 +43,7 @@ from recollect_server.storage.index.file import seal
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.messages import MessageTable, row_of, searchable_text
 from recollect_server.storage.index.migrations import expected_tables
-from recollect_server.storage.index.removal import Removal, forget_derived
+from recollect_server.storage.index.removal import WANT_REBUILD, Removal, forget_derived
 from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.stored import KindTable
@@ -254,11 +254,7 @@ class Index(Database):
 
     def want_rebuild(self, reason: str) -> None:
         """Let the next start make the index anew."""
-        self.write(
-            lambda connection, _: connection.execute(
-                "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)", (reason,)
-            )
-        )
+        self.write(lambda connection, _: connection.execute(WANT_REBUILD, (reason,)))
 
     def timeline(self) -> str:
         """Return the history of a shared store that the index follows (see
