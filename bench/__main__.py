@@ -53,6 +53,7 @@ BENCHMARKS = (
     ),
     Short("insight", "--messages 20000 --rounds 3 --calls 500"),
     Short("stream", "--rounds 1 --calls 1000 --few 50 --many 300 --events 40 --missed 2000"),
+    Short("deletes", "--conversations 100 --rounds 1"),
     Short("start", "--rounds 1 --conversations 2000"),
     Short("spaces", "--spaces 50 --open 10 --calls 200 --on-disk 500"),
     Short("backup", "--rounds 1 --messages 2000 --calls 400"),

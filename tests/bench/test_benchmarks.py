@@ -228,10 +228,11 @@ TINY = {
     "newcomers": "--words --half learn",
     "soak": "--appends 20 --conversations 4",
     "crash": "--rounds 1 --power-loss 1",
+    "deletes": "--rounds 1 --conversations 5",
 }
 
 
-@pytest.mark.timeout(600)  # eleven of them, each with servers of its own
+@pytest.mark.timeout(600)  # twelve of them, each with servers of its own
 @pytest.mark.usefixtures("by_meaning")
 def test_all_together_make_one_table_and_the_pictures(
     monkeypatch: pytest.MonkeyPatch,

@@ -78,10 +78,8 @@ SERVING = [
     Kill("append.written"), Kill("append.written", 4), Kill("index.put", 1), Kill("index.put", 4), Kill("index.taking_in", 2),
     Kill("index.taken_in", 2), Kill("index.job_done", 1), Kill("index.job_done", 2), Kill("index.job_committed", 2),
     Kill("event.begun", 1), Kill("event.begun", 2), Kill("event.recorded", 1), Kill("event.recorded", 2), Kill("delete.begun"),
-    Kill("delete.renamed"), Kill("delete.durable"), Kill("delete.row_removed"), Kill("delete.history_removed"),
-    Kill("delete.part_removed"),
-    Kill("delete.words_removed"), Kill("delete.file_removed"), Kill("delete.file_gone"), Kill("delete.log_emptied"),
-    Kill("delete.remembered"),
+    Kill("delete.renamed"), Kill("delete.durable"), Kill("delete.part_removed"),
+    Kill("delete.words_removed"), Kill("delete.remembered"), Kill("delete.file_removed"), Kill("delete.file_gone"),
 ]  # fmt: skip
 STARTING = [
     Kill("repair.begun", 1, torn), Kill("repair.half_kept", 1, torn), Kill("repair.kept", 2, torn), Kill("repair.cut", 1, torn),

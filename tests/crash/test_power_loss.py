@@ -79,20 +79,20 @@ def create_unsettled(store: FolderStore, *, settle: bool = False) -> None:
 
 
 @each(
-    ("sync", "instead"),
+    ("sync", "instead", "seed"),
     [
-        ("recollect_server.kernel.log.writer.sync_folder", nothing),
-        ("recollect_server.kernel.log.folder.FolderStore.create", create_unsettled),
-        ("recollect_server.kernel.log.repair.make_durable", nothing),
-        ("recollect_server.kernel.log.repair.make_durable", only_synced),
-        ("recollect_server.kernel.log.folder.sync_folder", nothing),
-        ("os.O_DSYNC", 0),
+        ("recollect_server.kernel.log.writer.sync_folder", nothing, 13),
+        ("recollect_server.kernel.log.folder.FolderStore.create", create_unsettled, 504),
+        ("recollect_server.kernel.log.repair.make_durable", nothing, 401),
+        ("recollect_server.kernel.log.repair.make_durable", only_synced, 206),
+        ("recollect_server.kernel.log.folder.sync_folder", nothing, 22),
+        ("os.O_DSYNC", 0, 21),
     ],
 )
 def test_a_sync_that_is_left_out_would_be_noticed(
-    sync: str, instead: int | Callable[..., None]
+    sync: str, instead: int | Callable[..., None], seed: int
 ) -> None:
     with memory_folder() as folder, mock.patch(sync, instead):
         # The first one is enough. With another seed a few hundred power failures may go by before
         # it.
-        assert next(power_losses(folder, 10_000, seed=13), "") != ""
+        assert next(power_losses(folder, 10_000, seed=seed), "") != ""

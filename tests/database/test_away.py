@@ -233,8 +233,8 @@ def test_a_delete_whose_begin_lost_its_answer_is_seen_at_once(
     conversation_id = service.conversation_of("zebra")
     swap = PostgresStore.swap
 
-    def unanswered(store: PostgresStore, log: str, *values: Any) -> None:
-        swap(store, log, *values)
+    def unanswered(store: PostgresStore, log: str, *values: Any, **options: Any) -> None:
+        swap(store, log, *values, **options)
         raise LogUnavailable(log, "deleted", "the connection is lost")
 
     with monkeypatch.context() as lost:

@@ -182,10 +182,10 @@ def test_a_delete_that_is_repeated_elsewhere_in_any_moment_of_it_is_answered_wit
     until(lambda: answers)  # the other server may have been the one that removed the lines
     assert answers == [receipt]
 
-    def be_overtaken(log: str, *values: Any) -> None:
+    def be_overtaken(log: str, *values: Any, **options: Any) -> None:
         monkeypatch.undo()
         answers.append(one.delete(second, request_id="d2"))
-        begin(log, *values)
+        begin(log, *values, **options)
 
     monkeypatch.setattr(other, "swap", be_overtaken)
     assert two.delete(second, request_id="d2") == answers[-1]
@@ -214,11 +214,11 @@ def test_a_conversation_that_another_server_kept_from_being_retired_has_no_recei
         carry_out = getattr(store, step)
         names: list[str] = []
 
-        def be_overtaken(log: str, *values: Any) -> Any:
+        def be_overtaken(log: str, *values: Any, **options: Any) -> Any:
             if log == names[0]:
                 monkeypatch.undo()
                 second.append(names[0], user("zebra"))
-            return carry_out(log, *values)
+            return carry_out(log, *values, **options)
 
         monkeypatch.setattr(store, step, be_overtaken)
         time = moment(one.clock.now - 40 * 86_400_000)

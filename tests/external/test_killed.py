@@ -36,7 +36,7 @@ STARTING = [
     "recover.done:1",
 ]
 DELETING = [
-    "delete.renamed", "delete.forgotten", "delete.row_removed", "delete.part_removed:2", "delete.words_removed",
+    "delete.renamed", "delete.forgotten", "delete.part_removed", "delete.remembered", "delete.words_removed",
     "delete.file_removed",
 ]  # fmt: skip
 REDACTING_BEFORE = ["redact.begun", "redact.copied", "redact.kept"]

@@ -84,7 +84,7 @@ def test_a_long_conversation_is_deleted_while_appends_and_searches_go_on(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("point", ["delete.part_removed:2", "index.job_committed:9"])
+@pytest.mark.parametrize("point", ["delete.part_removed:2", "index.job_committed:3"])
 def test_a_start_after_a_kill_within_a_long_delete_finishes_it_and_says_so(
     start_server: Start, connect: Connect, scale: int, point: str
 ) -> None:

@@ -127,9 +127,9 @@ def began(at: int) -> Began:
 
 
 def remove(index: Index, written: Written) -> None:
-    index.removal.begin(written.number, written.state.id, BEGAN)
-    index.removal.remove_history(written.number, written.state.id)
-    index.removal.end(written.number, written.state.id)
+    name = written.state.id
+    while not index.removal.remove({name: True}, (), {name}, BEGAN).is_whole:
+        pass
 
 
 def tables_of(index: Index) -> dict[str, dict[tuple[object, ...], tuple[int, ...]]]:

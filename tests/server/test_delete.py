@@ -2,16 +2,20 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+import apsw
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall
-from recollect_server.kernel.index.columns import KnownRequest
-from recollect_server.kernel.index.requests import RequestTable
+from recollect_server.kernel.erase.erasing import Receipt
+from recollect_server.kernel.index import migrations
+from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.log.folder import FolderStore
 from recollect_server.kernel.log.lines import Place
+from recollect_server.run.features import FEATURES
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
@@ -203,21 +207,43 @@ def test_an_id_begins_anew_once_its_delete_has_its_answer(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = service.conversation_of("one", conversation_id="conv-01J00000000000000000000000")
-    end_delete = RequestTable.end_delete
+    drop_each = FolderStore.drop_each
     codes: list[str] = []
 
-    def be_overtaken(table: RequestTable, request: KnownRequest) -> None:
+    def be_overtaken(store: FolderStore, logs: Sequence[str]) -> None:
         monkeypatch.undo()
         codes.append(code_of(lambda: service.create(conversation_id=name)))
-        end_delete(table, request)
+        drop_each(store, logs)
+        codes.append(code_of(lambda: service.create(conversation_id=name)))
 
-    monkeypatch.setattr(RequestTable, "end_delete", be_overtaken)
+    monkeypatch.setattr(FolderStore, "drop_each", be_overtaken)
     receipt = service.delete(name, request_id="d1")
-    assert codes == ["ALREADY_EXISTS"]
+    assert codes == ["ALREADY_EXISTS", "ALREADY_EXISTS"]
     assert service.create(conversation_id=name).id == name
     assert counts(receipt)["messages"] == 1
     assert service.delete(name, request_id="d1") == receipt
     assert service.get(name).id == name
+    service.delete(name, request_id="d2")
+    assert service.delete(name, request_id="d1") == receipt
+
+
+@pytest.mark.files
+def test_the_request_of_a_delete_that_an_earlier_version_cut_short_is_answered(
+    tmp_path: Path,
+) -> None:
+    """Its note stood in the index, and its log may be gone."""
+    Index(tmp_path, FEATURES.tables).close()
+    steps = migrations.MIGRATIONS.index(migrations._no_notes_of_deletes)
+    with apsw.Connection(str(tmp_path / "conversations.db")) as before:
+        row = ("\nconv-1", "", "", 0, 0, 0, '["d1", "hash"]')
+        before.execute("INSERT INTO requests VALUES(?, ?, ?, ?, ?, ?, ?)", row)
+        before.pragma("user_version", migrations.OLDEST + steps)
+    index = Index(tmp_path, FEATURES.tables)
+    record = index.requests.find("d1")
+    assert record is not None
+    assert (record.hash, Receipt.of(record).conversation_id) == ("hash", "conv-1")
+    assert index.value("SELECT count(*) FROM requests") == 1
+    index.close()
 
 
 def test_of_16_callers_one_deletes(service: Service) -> None:

@@ -3,8 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import ARCHIVE_FILTER_ALL, ARCHIVE_FILTER_ARCHIVED
+from recollect_server.kernel.index.writer import Writer
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, failure_of, files_with, moment
@@ -40,6 +42,29 @@ def test_the_longest_unchanged_go_first_and_the_limit_leaves_the_others(
     assert (list(rest.conversation_ids), rest.has_more) == (conversations[3:4], False)
     assert [it.id for it in service.listed().conversations] == conversations[4:]
     assert {it.place: it.count for it in first.removed}["conversations"] == 3
+
+
+@pytest.mark.files  # over PostgreSQL each delete ends by itself
+def test_one_delete_is_one_job_of_the_index_and_dozens_share_one(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversations = [service.conversation_of(f"quixotriple {at}") for at in range(60)]
+    service.listed()
+    jobs: list[str] = []
+    write = Writer.write
+
+    def note(writer: Writer, *arguments: Any, **options: Any) -> Any:
+        jobs.append(str(writer.path))
+        return write(writer, *arguments, **options)
+
+    monkeypatch.setattr(Writer, "write", note)
+    service.delete(conversations[0], request_id="one")
+    assert len(jobs) == 1
+    receipt = delete(service, channels=["web"])
+    assert {*receipt.conversation_ids} == {*conversations[1:]}
+    assert {it.place: it.count for it in receipt.removed}["messages"] == 59
+    assert len(jobs) <= 4
+    assert files_with(server.data_dir, "quixotriple") == []
 
 
 def test_archived_conversations_and_everything_can_be_chosen(service: Service) -> None:

@@ -50,15 +50,16 @@ class Audit:
         self,
         principal: Principal,
         method: str,
-        target: str = "",
+        *targets: str,
         outcome: str = "OK",
     ) -> None:
-        """Record a change, durably. `method` is `Service.Method`, or what a command did.
+        """Record changes, durably. `method` is `Service.Method`, or what a command did.
 
-        `target` is the id of a conversation, a communication or a token. `outcome` is OK, or a code
-        with the reason.
+        `targets` are ids of conversations, communications or tokens, a record each; none: one
+        record. `outcome` is OK, or a code with the reason.
         """
-        self._write(self._fields(principal, method, target, outcome), durable=True)
+        every = [self._fields(principal, method, it, outcome) for it in targets or ("",)]
+        self._write(*every, durable=True)
 
     def refuse(self, principal: Principal, method: str, outcome: str) -> None:
         """Record a call that was refused, or count it."""
@@ -115,18 +116,18 @@ class Audit:
         }
         return {name: value for name, value in fields.items() if value}
 
-    def _write(self, fields: dict[str, Any], *, durable: bool = False) -> None:
+    def _write(self, *fields: dict[str, Any], durable: bool = False) -> None:
         with self._guard:
             lost = self._lost
-        records = [fields]
+        records = [*fields]
         if lost:
-            loss = {"time": fields["time"], "method": "audit", "outcome": "LOST", "count": lost}
+            loss = {"time": fields[0]["time"], "method": "audit", "outcome": "LOST", "count": lost}
             records.insert(0, loss)
         try:
             self._log.append(*records, durable=durable)
         except OSError as error:
             with self._guard:
-                self._lost += 1
+                self._lost += len(fields)
             if not lost:
                 log.error("audit_not_written", reason=error.strerror or str(error))
             return

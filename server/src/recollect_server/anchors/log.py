@@ -138,13 +138,15 @@ class AnchorLedger:
             self._read()
             return removed
 
-    def drop_source(self, conversation_id: str, sequences: Collection[int] | None = None) -> int:
-        """Remove the anchors that came from a conversation; `sequences`: those of these messages.
+    def drop_sources(
+        self, conversations: Collection[str], sequences: Collection[int] | None = None
+    ) -> int:
+        """Remove the anchors that came from conversations; `sequences`: those of these messages.
         Return how many. Raises LogUnavailable.
         """
 
         def is_dropped(anchor: AnchorSet) -> bool:
-            return anchor.conversation_id == conversation_id and (
+            return anchor.conversation_id in conversations and (
                 sequences is None or anchor.sequence in sequences
             )
 

@@ -6,7 +6,7 @@ which learns it from the transcripts.
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ from recollect_server.kernel.domain.errors import (
     RequestIdReused,
 )
 from recollect_server.kernel.erase.deletion import DELETE_ANCHORS, KEEP_ANCHORS
-from recollect_server.kernel.erase.erasing import Participant
+from recollect_server.kernel.erase.erasing import DeletedLog, Participant
 from recollect_server.kernel.index.derived import Removed
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.log.lines import Entry, Stamp, contents_of
@@ -41,7 +41,7 @@ from recollect_server.kernel.space.events import (
     Appended,
     CaughtUp,
     IndexReplaced,
-    LogErased,
+    LogsErased,
     Redacted,
 )
 from recollect_server.kernel.space.logs import RequestKey
@@ -104,14 +104,14 @@ class KeptAnchors(Participant):
             # those that are there were kept by a call that was cut short
             ledger.rewrite(alone, [Entry(anchor) for anchor in extracted if anchor not in there])
 
-    def erase(self, index: Index, name: str) -> Removed:  # noqa: ARG002
-        """Remove the anchors that came from a conversation."""
-        count = self.ledger.drop_source(name)
+    def erase(self, index: Index, deleted: Sequence[DeletedLog]) -> Removed:  # noqa: ARG002
+        """Remove the anchors that came from conversations."""
+        count = self.ledger.drop_sources({it.name for it in deleted})
         return {"anchors": count} if count else {}
 
     def redact(self, conversation_id: str, sequences: Collection[int]) -> None:
         """Remove the anchors that came from messages."""
-        self.ledger.drop_source(conversation_id, sequences)
+        self.ledger.drop_sources({conversation_id}, sequences)
 
     def behind_logs(self, index: Index) -> None:
         """Take the anchors that were forgotten out of an index: they stand in transcripts still."""
@@ -189,7 +189,7 @@ class Anchors:
         self._file = space.part(KeptAnchors).ledger
         space.requests.ask(self._file.request)
         space.subscribe(Appended, self._changed, of=frozenset({AnchorSet}))
-        for event in (CaughtUp, IndexReplaced, Redacted, LogErased):
+        for event in (CaughtUp, IndexReplaced, Redacted, LogsErased):
             space.subscribe(event, self._changed)
         self._holding: tuple[object, Holding] = (None, Holding([]))
 

@@ -8,6 +8,7 @@ import orjson
 from recollect_server.anchors.log import forgotten_keys
 from recollect_server.kernel.domain.conversation import AnchorSet, Conversation
 from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.index.columns import dump_json
 from recollect_server.kernel.index.database import Database
 from recollect_server.kernel.index.derived import Derived, Erased, Expected, Removed
 from recollect_server.kernel.log.lines import Line
@@ -80,8 +81,9 @@ def _sections(
     return {"anchors": _rows(lines) or None}
 
 
-def _count(connection: apsw.Connection, number: int) -> Removed:
-    count = connection.execute("SELECT count(*) FROM anchors WHERE number = ?", (number,)).get
+def _count(connection: apsw.Connection, numbers: list[int]) -> Removed:
+    query = "SELECT count(*) FROM anchors WHERE number IN (SELECT value FROM json_each(?))"
+    count = connection.execute(query, (dump_json(numbers),)).get
     return {"anchors": int(count)} if count else {}
 
 

@@ -2,12 +2,14 @@
 so that what a provider delivers again does not come back.
 """
 
+from collections.abc import Sequence
+
 from recollect_server.kernel.compare.checks import Checker, Findings, again
-from recollect_server.kernel.erase.erasing import Participant
+from recollect_server.kernel.erase.erasing import DeletedLog, Participant
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.derived import Removed
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.store import FORGOTTEN, Version
+from recollect_server.kernel.log.store import FORGOTTEN
 from recollect_server.people.received import (
     deliveries,
     forget_deliveries,
@@ -22,13 +24,16 @@ class Deliveries(Participant):
 
     ledgers = (FORGOTTEN,)
 
-    def erase(self, index: Index, name: str) -> Removed:
-        """Add to the ledger what providers delivered into a deleted log."""
+    def erase(self, index: Index, deleted: Sequence[DeletedLog]) -> Removed:
+        """Add to the ledger what providers delivered into deleted logs."""
         logs = self.store
-        hashes = deliveries(logs.raw(name, Version.DELETED))
+        hashes: list[str] = []
+        for it in deleted:
+            own = deliveries(it.lines())
+            # a new ledger would let a deleted space be there again
+            if own and not (logs.sharing and logs.sharing.is_deleted_with_space(it.name)):
+                hashes += own
         if hashes and logs.sharing is not None:
-            if logs.sharing.is_deleted_with_space(name):
-                return {}  # a new ledger would let the space be there again
             self.before_logs(index)  # another process may have written some there
             hashes = [it for it in hashes if not routing_of(index).is_forgotten(it)]
         if hashes:

@@ -165,7 +165,7 @@ class Call:
     principal: Principal
     size: int = 0
     """Bytes of the request."""
-    record: Callable[[str], None] = lambda _: None
+    record: Callable[..., None] = lambda *_: None
     """Records in the audit, durably, that the call changes an object of this id now. The calls of
     `RECORDING` use it.
     """
@@ -425,10 +425,10 @@ class _Wrapper:
                 raise Malformed(reason, field) from error
             raise Malformed(f"the request is not a {expected.name}: {error}") from error
 
-    def _record(self, principal: Principal, target: str) -> None:
-        """Record in the audit that a call changes an object."""
+    def _record(self, principal: Principal, *targets: str) -> None:
+        """Record in the audit that a call changes objects."""
         assert self._rules.audit is not None
-        self._rules.audit.record(principal, self._name, target)
+        self._rules.audit.record(principal, self._name, *targets)
 
     def _failure(self, error: Exception, principal: Principal) -> status_pb2.Status:
         """Return the status of what a call raised, and record a call that was refused for its

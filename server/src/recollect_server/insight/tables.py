@@ -8,6 +8,7 @@ import apsw
 from recollect_server.insight.activity import COUNTERS, Key, facts_of
 from recollect_server.insight.spans import QUARTERS_A_DAY, QUARTERS_AN_HOUR
 from recollect_server.kernel.domain.conversation import Conversation
+from recollect_server.kernel.index.columns import dump_json
 from recollect_server.kernel.index.derived import Derived, Expected
 from recollect_server.kernel.log.lines import Line, contents_of
 
@@ -183,16 +184,15 @@ _TABLES = f"""
 """The tables and their triggers."""
 
 
-def _remove(connection: apsw.Connection, number: int) -> int:
-    """Remove a part of a conversation's facts, and return how many were removed."""
-    last = connection.execute(
-        "SELECT max(slot) FROM (SELECT slot FROM activity WHERE number = ? ORDER BY slot LIMIT ?)",
-        (number, _PART),
-    ).get
-    if last is None:
-        return 0
-    connection.execute("DELETE FROM activity WHERE number = ? AND slot <= ?", (number, last))
-    return connection.changes()
+def _remove(connection: apsw.Connection, numbers: list[int]) -> bool:
+    """Remove a part of the facts of conversations. Return True if some are left."""
+    connection.execute(
+        "DELETE FROM activity WHERE (slot, number, channel, model) IN"
+        " (SELECT slot, number, channel, model FROM activity"
+        " WHERE number IN (SELECT value FROM json_each(?)) LIMIT ?)",
+        (dump_json(numbers), _PART),
+    )
+    return connection.changes() >= _PART
 
 
 def _facts(connection: apsw.Connection, number: int) -> dict[Key, list[int]]:

@@ -4,7 +4,7 @@
 wants to be asked once, not once a line.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from recollect_server.kernel.domain.conversation import opening_of
@@ -12,6 +12,7 @@ from recollect_server.kernel.domain.errors import (
     CommunicationNotFound,
     EscalationClosed,
     EscalationNotFound,
+    RecollectError,
     RequestIdReused,
     StorageUnavailable,
     TrustRequired,
@@ -24,7 +25,6 @@ from recollect_server.kernel.domain.time import UNLIMITED, Deadline, arrival
 from recollect_server.kernel.erase.bulk_removal import BulkReceipt, delete_matching, deleted_once
 from recollect_server.kernel.erase.redaction import LacksLines
 from recollect_server.kernel.index.columns import KnownRequest
-from recollect_server.kernel.index.derived import Removed
 from recollect_server.kernel.index.messages import Place, newest_within
 from recollect_server.kernel.index.stored import Stored
 from recollect_server.kernel.log.redaction import ANY_HASH
@@ -536,7 +536,7 @@ class External:
         request_id: str,
         *,
         dry_run: bool,
-        deleting: Callable[[str], None],
+        deleting: Callable[..., None],
     ) -> BulkReceipt:
         """Delete the communications that match, the longest unchanged first, at most `limit`, as
         `Removals.delete_many` does conversations.
@@ -547,8 +547,8 @@ class External:
             rows = external_of(space.index).select(chosen, size, place, newest_first=False)
             return [(it.state.update_time, it.state.id) for it in rows]
 
-        def remove(name: str) -> Removed:
-            return {} if dry_run else space.deletions.delete(name, 0, deleting=deleting).removed
+        def begin(names: Sequence[str]) -> Mapping[str, RecollectError]:
+            return {} if dry_run else space.deletions.begin_each(names, 0, deleting=deleting)
 
         # as the caller named them: who is meant may change, as by the delete itself
         named = asdict(replace(chosen, identities=()))
@@ -562,7 +562,7 @@ class External:
             space,
             request,
             "DeleteCommunications",
-            lambda: delete_matching(space, limit, page, remove, dry_run=dry_run),
+            lambda: delete_matching(space, limit, page, begin, dry_run=dry_run),
         )
 
     def _escalation(self, escalation_id: str) -> Escalation:

@@ -5,6 +5,7 @@ A change of theirs is committed when `ExternalIndex.add` returns, so what is ask
 wait for the appends of conversations that are not taken in yet.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -222,37 +223,41 @@ class CommunicationRemoval(WordRemoval):
     their words. A note in `identity` says from there on that the rest is to go.
     """
 
+    kind = Kind.COMMUNICATION
+    logs = "external_communications"
     words = "external_fts"
     messages = "external_messages"
     line = "sequence"
-    behind = "number = :number AND sequence > :after"
-    among = "number = :number AND sequence IN (SELECT value ->> 2 FROM json_each(:rows))"
+    of_log = "number = :number"
+    has = "number = value ->> 3 AND sequence = value ->> 2"
+    among = "(number, sequence) IN (SELECT value ->> 3, value ->> 2 FROM json_each(?))"
     prefix = "external_"
     message = ExternalMessage
 
-    def begin(self, number: int, name: str, time: int) -> Removed:
-        """Remove the communication's row, and all that hangs on it but its messages."""
-        rows: list[UpdateRow] = []
+    def _begun(self, connection: apsw.Connection, names: Sequence[str]) -> dict[str, int]:
+        notes = {_begun(name): name for name in names}
+        query = "SELECT name, value FROM identity WHERE name IN (SELECT value FROM json_each(?))"
+        rows = connection.execute(query, (dump_json([*notes]),))
+        return {notes[name]: int(number) for name, number in rows}
 
-        def job(connection: apsw.Connection, cursor: int) -> Removed:
-            removed = {"communications": 1}
-            connection.execute("DELETE FROM external_communications WHERE number = ?", (number,))
-            for place, table in _HANGING.items():
-                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
+    def _begin(self, connection: apsw.Connection, numbers: list[int]) -> Removed:
+        removed = {"communications": len(numbers)}
+        own = dump_json(numbers)
+        for place, table in ("", self.logs), *_HANGING.items():
+            query = f"DELETE FROM {table} WHERE number IN (SELECT value FROM json_each(?))"
+            connection.execute(query, (own,))
+            if place:
                 removed[place] = connection.changes()
-            removed["updates"] = updates.remove(connection, number, Kind.COMMUNICATION, MAX_LINES)
-            connection.execute("INSERT INTO identity VALUES(?, ?)", (_begun(name), str(number)))
-            rows.append(updates.deleted(cursor + 1, number, Kind.COMMUNICATION, time, name))
-            updates.add(connection, rows[-1])
-            return removed
+        return removed
 
-        return self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
+    def _note(self, connection: apsw.Connection, name: str, number: int) -> None:
+        connection.execute(
+            "INSERT OR IGNORE INTO identity VALUES(?, ?)", (_begun(name), str(number))
+        )
 
-    def find(self, name: str) -> int | None:
-        """Return the number of a communication whose removal has begun, or None."""
-        query = "SELECT value FROM identity WHERE name = ?"
-        number = self._database.value(query, (_begun(name),))
-        return None if number is None else int(number)
+    def _end(self, connection: apsw.Connection, name: str, number: int) -> None:
+        connection.execute("DELETE FROM identity WHERE name = ?", (_begun(name),))
+        self._want_rebuild(connection, name, number)
 
     def text_of(self, raw: bytes, sequence: int) -> str | None:
         """Return the text of a message as it was indexed, by its line; None of a damaged line."""
@@ -263,10 +268,6 @@ class CommunicationRemoval(WordRemoval):
     def searchable(self, message: ExternalMessage) -> str:
         """Return the text of a message as it is indexed."""
         return searchable_text(message)
-
-    def end(self, number: int, name: str) -> None:  # noqa: ARG002
-        """Forget a communication, of which nothing is left to remove."""
-        self._execute("DELETE FROM identity WHERE name = ?", _begun(name))
 
 
 def _begun(name: str) -> str:
@@ -358,7 +359,7 @@ class ExternalIndex(KindTable[Communication, CommunicationFilter]):
         return self._database.writer.write(
             lambda connection, cursor: take_in(connection, after, lines, changes, cursor),
             updates=len(changes),
-            notice=lambda: Added(Kind.COMMUNICATION, after, lines, changes),
+            notices=[Added(Kind.COMMUNICATION, after, lines, changes)],
         )
 
     def redact(

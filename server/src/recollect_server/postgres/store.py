@@ -176,6 +176,7 @@ class PostgresStore(LogStore):
         request: str = "",
         released: Sequence[str] = (),
         keep: bool = False,
+        note: str = "",  # noqa: ARG002 - `begin_request` keeps it, with the id of the request
     ) -> None:
         """Replace all lines of a log, and keep what they were, or mark it as deleted, in one
         transaction.
@@ -214,6 +215,10 @@ class PostgresStore(LogStore):
         self._change("end_delete" if is_delete else "end_redaction", "deleted", log)
         hit("delete.file_gone" if is_delete else "redact.old_gone")
         return removed
+
+    def note_of(self, log: str) -> str | None:
+        """Return the last note of a request to delete a log."""
+        return self.sharing.answer(log=log)
 
     def read_at(
         self, places: Mapping[str, Sequence[Place]]

@@ -343,13 +343,14 @@ class Meaning:
             copy.beside.messages.unwhiten()
 
     def forget(self, event: Deleted) -> None:
-        """Remove the vectors of a deleted conversation. Raises nothing: a file that refuses is
+        """Remove the vectors of deleted conversations. Raises nothing: a file that refuses is
         removed whole.
         """
-        if removed := self._remove_from_file(lambda store: store.remove(event.conversation_id)):
+        if removed := self._remove_from_file(lambda store: sum(map(store.remove, event.numbers))):
             event.removed["vectors"] = removed
-        if event.number is not None:
-            self._hide(event.number)
+        for number in event.numbers.values():
+            if number is not None:
+                self._hide(number)
 
     def redact(self, event: Redacted) -> None:
         """Remove the vectors of redacted messages and of the notes, which may be about them. Raises

@@ -27,7 +27,7 @@ from recollect_server.kernel.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.kernel.domain.time import Clock
-from recollect_server.kernel.erase.erasing import Participant, finish_delete, finish_interrupted
+from recollect_server.kernel.erase.erasing import Participant, finish_deletes, finish_interrupted
 from recollect_server.kernel.erase.unindexing import settle_all
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.file import (
@@ -373,8 +373,8 @@ def _finish_interrupted_delete(
             )
 
     try:
-        receipt = finish_delete(
-            *(logs, index, participants, conversation_id, clock()),
+        receipt = finish_deletes(
+            *(logs, index, participants, {conversation_id: None}, clock()),
             progress=progress,
         )
     except LogNotFound:  # another process ended it meanwhile

@@ -1,7 +1,7 @@
 """A delete of many logs of one kind: conversations, or communications."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -12,11 +12,11 @@ from recollect_server.kernel.domain.errors import (
     ConversationNotFound,
     ConversationPinned,
     DataUnavailable,
+    RecollectError,
     StorageUnavailable,
 )
 from recollect_server.kernel.domain.ids import is_communication_id
 from recollect_server.kernel.index.columns import KnownRequest
-from recollect_server.kernel.index.derived import Removed
 from recollect_server.kernel.space.logs import RequestKey
 from recollect_server.kernel.space.space import Space
 
@@ -75,45 +75,55 @@ def delete_matching(
     space: Space,
     limit: int,
     page: Callable[[PageEnd | None, int], list[PageEnd]],
-    remove: Callable[[str], Removed],
+    begin: Callable[[Sequence[str]], Mapping[str, RecollectError]],
     *,
     dry_run: bool,
 ) -> BulkReceipt:
     """Delete the logs of one kind that match, at most `limit`.
 
-    `page` returns so many of those that match behind a place, the longest unchanged first. `remove`
-    deletes one and returns what was removed from where, or with `dry_run` raises what refuses it.
+    `page` returns so many of those that match behind a place, the longest unchanged first. `begin`
+    begins to delete logs, or with `dry_run` does nothing, and returns what refuses those that are
+    left (see `Deletions.begin_each`).
     """
     deleted: list[str] = []
     left: list[tuple[str, str]] = []
     removed: Counter[str] = Counter()
     place: PageEnd | None = None
-    failure = ""
-    while len(deleted) < limit and not failure:
-        rows = page(place, _DELETED_AT_ONCE)
-        for row in rows:
-            if len(deleted) == limit:
-                break
-            place, name = row, row[1]
-            try:
-                removed.update(remove(name))
-                deleted.append(name)
-            except (ConversationPinned, AnchorsPresent) as error:
-                if len(left) < _MAX_LEFT:
-                    left.append((name, type(error).__name__))
-            except (ConversationNotFound, CommunicationNotFound):
-                pass  # somebody else deleted it meanwhile
-            except DataUnavailable as error:
-                if _is_gone(space, name):
-                    deleted.append(name)  # the rest of its delete is finished later
-                if not deleted or dry_run:
-                    raise
-                failure = f"{name}: {error}"
-                break
-        if len(rows) < _DELETED_AT_ONCE:
-            break
-    has_more = bool(failure or page(place, 1))
-    return BulkReceipt(deleted, left, dict(removed), has_more, space.clock(), failure)
+    failure: RecollectError | None = None
+    failed = ""
+    is_last = False
+    while len(deleted) < limit and not (failed or is_last):
+        count = min(_DELETED_AT_ONCE, limit - len(deleted))
+        rows = page(place, count)
+        is_last = len(rows) < count
+        names = [name for _, name in rows]
+        refused = begin(names) if rows else {}
+        begun_names: list[str] = []
+        for at, name in enumerate(names):
+            place = rows[at]
+            match refused.get(name):
+                case None:
+                    begun_names.append(name)
+                case ConversationPinned() | AnchorsPresent() as error:
+                    if len(left) < _MAX_LEFT:
+                        left.append((name, type(error).__name__))
+                case ConversationNotFound() | CommunicationNotFound():
+                    pass  # somebody else deleted it meanwhile
+                case failure:
+                    failed = name
+                    # the rest of the delete of these is finished later
+                    deleted += [it for it in names[at:] if _is_gone(space, it)]
+                    break
+        deleted += begun_names
+        try:
+            removed.update({} if dry_run else space.deletions.finish(begun_names))
+        except DataUnavailable as error:
+            failure, failed = failure or error, failed or begun_names[0]
+        if failure and (dry_run or not deleted):
+            raise failure
+    has_more = bool(failed or page(place, 1))
+    reason = f"{failed}: {failure}" if failed else ""
+    return BulkReceipt(deleted, left, dict(removed), has_more, space.clock(), reason)
 
 
 def _is_gone(space: Space, name: str) -> bool:

@@ -2,12 +2,12 @@
 on, and complete after the last (see `kernel.erase.erasing`).
 
 `Deletions` takes the steps for calls, and again for what was interrupted or begun elsewhere. A
-start-up and a new index take them by `erasing.finish_delete`.
+start-up and a new index take them by `erasing.finish_deletes`.
 """
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,17 +18,19 @@ from recollect_server.kernel.domain.errors import (
     ConversationNotFound,
     ConversationPinned,
     DataUnavailable,
+    RecollectError,
 )
 from recollect_server.kernel.erase.erasing import (
+    DeletedLog,
     Receipt,
-    erase_all,
-    finish_delete,
+    finish_deletes,
     lines_as_indexed,
 )
+from recollect_server.kernel.index.derived import Removed
 from recollect_server.kernel.index.stored import Stored
 from recollect_server.kernel.log.kinds import Action, Kind
-from recollect_server.kernel.log.store import LogNotFound, Version, is_taken
-from recollect_server.kernel.space.events import Deleted, LogErased
+from recollect_server.kernel.log.store import LogNotFound, Version, has_version
+from recollect_server.kernel.space.events import Deleted, LogsErased
 from recollect_server.kernel.space.logs import RedactedElsewhere, RequestKey
 from recollect_server.kernel.space.parts import Parts
 from recollect_server.kernel.space.requests import request_of_delete
@@ -38,7 +40,7 @@ log = structlog.get_logger("recollect.deletion")
 KEEP_ANCHORS, DELETE_ANCHORS = 1, 2  # as the contract numbers them; 0 says neither
 
 
-def nobody(_conversation_id: str) -> None:
+def nobody(*_conversation_ids: str) -> None:
     """Tell nobody that a conversation is deleted."""
 
 
@@ -113,17 +115,89 @@ class Deletions:
                         # Its answer is kept before the log goes: who finds no log finds it.
                         if earlier := self._parts.requests.answered(request):
                             return Receipt.of(earlier)
-                        if self._cut_short(conversation_id) == request:
-                            return self._end_without_log(conversation_id, request)
                         raise
                     number = self._taken(conversation_id).number
-                self._forget(conversation_id)
-                delete = self._taken(conversation_id)
-                delete.number, delete.request = number, request or delete.request
-                delete.ended = threading.Event()
+                self._take(conversation_id, number, threading.Event(), request)
             # Without the locks, which other conversations share: the rest may take seconds.
-            if (receipt := self._complete(conversation_id, delete)) is not None:
+            if (receipt := self._complete([conversation_id])) is not None:
                 return receipt
+
+    def begin_each(
+        self,
+        names: Sequence[str],
+        anchors: int,
+        *,
+        force: bool = False,
+        deleting: Callable[..., None] = nobody,
+    ) -> dict[str, RecollectError]:
+        """Take step 1 of deletes of logs of one kind, which no request of their own begins:
+        `finish` must follow. Return those that are left, each with what refuses it; behind the
+        first one that cannot be read all are, and have no entry. Hold no lock.
+        """
+        left: dict[str, RecollectError] = {}
+        # one after the other over a shared store: no lock waits for more than one question
+        count = 1 if self._parts.store.sharing else len(names)
+        for at in range(0, len(names), count):
+            left |= self._begin_each(names[at : at + count], anchors, force, deleting)
+            if any(isinstance(it, DataUnavailable) for it in left.values()):
+                break
+        return left
+
+    def _begin_each(
+        self, names: Sequence[str], anchors: int, force: bool, deleting: Callable[..., None]
+    ) -> dict[str, RecollectError]:
+        left: dict[str, RecollectError] = {}
+        numbers: dict[str, int | None] = {}
+        with self._parts.locks.conversations.hold_each(names):
+            for name in names:
+                try:
+                    if self.is_left(name):
+                        raise self._parts.logs_of(name).not_found(name)
+                    numbers[name] = self._admit(name, anchors, force, None)[0]
+                except RecollectError as error:
+                    left[name] = error
+                    if isinstance(error, DataUnavailable):
+                        break
+            if not numbers:
+                return left
+            deleting(*numbers)
+            if self._parts.store.sharing is None:
+                left |= self._parts.store.delete_each([*numbers])
+            else:
+                (name,) = numbers
+                try:
+                    self._swap(name, None)
+                except RecollectError as error:
+                    left[name] = error
+            ended = threading.Event()
+            for name in numbers.keys() - left.keys():
+                self._take(name, numbers[name], ended)
+        return left
+
+    def _take(
+        self,
+        name: str,
+        number: int | None,
+        ended: threading.Event,
+        request: RequestKey | None = None,
+    ) -> None:
+        """Have the other steps of a delete under way. Hold its lock."""
+        self._forget(name)
+        delete = self._taken(name)
+        delete.number, delete.request = number, request or delete.request
+        delete.ended = ended
+
+    def finish(self, names: Sequence[str]) -> Removed:
+        """Take the other steps of deletes that `begin_each` began, and return what was removed.
+        Raises DataUnavailable: then those that are left are finished later. Hold no lock.
+        """
+        removed: Counter[str] = Counter()
+        # over a shared store another process may end any of them
+        count = 1 if self._parts.store.sharing else len(names)
+        for at in range(0, len(names), count or 1):
+            if receipt := self._complete(names[at : at + count]):
+                removed.update(receipt.removed)
+        return dict(removed)
 
     def _under_way(self, conversation_id: str) -> threading.Event | None:
         """Return the end of the steps of a delete that somebody takes now."""
@@ -158,17 +232,18 @@ class Deletions:
                 self._keep_as_indexed(delete, stored)
                 if logs.kind is not Kind.CONVERSATION:
                     self._forget_received(conversation_id)
-                logs.removal(index).begin(stored.number, conversation_id, self._parts.clock())
+                row = {conversation_id: True}
+                logs.removal(index).remove(row, (), (), self._parts.clock())
 
     def _forget_received(self, name: str) -> None:
         """Know what providers delivered into a deleted communication before its row goes, by which
         that was known so far: who deletes it may be gone before it wrote that to the ledger.
         """
-        index = self._parts.projection.index
-        try:
-            erase_all(self._parts.participants, index, name)
-        except LogNotFound:  # who ended the delete wrote it
-            for it in self._parts.participants:
+        store, index = self._parts.store, self._parts.projection.index
+        for it in self._parts.participants:
+            try:
+                it.erase(index, [DeletedLog(store, name)])
+            except LogNotFound:  # who ended the delete wrote it
                 it.before_logs(index)
 
     def unfinished(self) -> Iterator[str]:
@@ -189,14 +264,6 @@ class Deletions:
     def is_left(self, conversation_id: str) -> bool:
         """Return whether the index may have something of a deleted conversation."""
         return conversation_id in self._deletes
-
-    def free(self, conversation_id: str) -> None:
-        """Let an id that no log has begin anew: a repeat of the request that deleted what had it
-        before is answered, and does not delete what begins now. Raises DataUnavailable. Hold the
-        conversation's lock.
-        """
-        if (request := self._cut_short(conversation_id)) is not None:
-            self._end_without_log(conversation_id, request)
 
     def revive(self, conversation_id: str) -> None:
         """Let a conversation be there again whose delete was lost with a part of the store. The
@@ -219,7 +286,7 @@ class Deletions:
                     continue
                 delete.ended = threading.Event()
             try:
-                self._complete(conversation_id, delete)
+                self._complete([conversation_id])
             except DataUnavailable as error:
                 log.warning("delete_not_finished", conversation=conversation_id, reason=str(error))
                 with suppress(KeyError):  # it is revived
@@ -237,14 +304,24 @@ class Deletions:
                 if size:
                     self._taken(conversation_id)
 
-    def check(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
-        """Raise what `delete` would refuse a conversation with, and change nothing."""
-        with self._parts.locks.conversations.hold(conversation_id):
-            state = self._parts.states.get(conversation_id)
-            if state.conversation.pinned and not force:
-                raise ConversationPinned(conversation_id)
-            if anchors not in (KEEP_ANCHORS, DELETE_ANCHORS):
-                self._release(conversation_id, state.number, anchors)
+    def check(
+        self, names: Sequence[str], anchors: int, *, force: bool = False
+    ) -> dict[str, RecollectError]:
+        """Return what `begin_each` would, and change nothing."""
+        left: dict[str, RecollectError] = {}
+        for name in names:
+            with self._parts.locks.conversations.hold(name):
+                try:
+                    state = self._parts.states.get(name)
+                    if state.conversation.pinned and not force:
+                        raise ConversationPinned(name)
+                    if anchors not in (KEEP_ANCHORS, DELETE_ANCHORS):
+                        self._release(name, state.number, anchors)
+                except RecollectError as error:
+                    left[name] = error
+                    if isinstance(error, DataUnavailable):
+                        break
+        return left
 
     def _begin(
         self,
@@ -257,18 +334,21 @@ class Deletions:
     ) -> int | None:
         """Take step 1, and return the number in the index. Hold the conversation's lock."""
         number, size = self._admit(conversation_id, anchors, force, confirm)
-        if request:
-            self._parts.requests.begin_delete(request, conversation_id)
+        note = self._parts.requests.begin_delete(request, conversation_id) if request else ""
         deleting(conversation_id)
+        self._swap(conversation_id, size if confirm else None, note)
+        return number
+
+    def _swap(self, name: str, before: int | None, note: str = "") -> None:
+        """Take step 1 of the delete of one log, which had so many bytes, if that is given."""
         try:
-            with self._parts.doubts.asking(Action.DELETE, conversation_id):
-                self._parts.store.swap(conversation_id, None, size if confirm else None)
+            with self._parts.doubts.asking(Action.DELETE, name):
+                self._parts.store.swap(name, None, before, note=note)
         except LogNotFound:
             if self._parts.store.sharing is None:
                 raise
             # another process deleted it, and this one has not followed that
-            raise self._parts.logs_of(conversation_id).not_found(conversation_id) from None
-        return number
+            raise self._parts.logs_of(name).not_found(name) from None
 
     def _admit(
         self,
@@ -305,26 +385,14 @@ class Deletions:
         for it in self._parts.participants:
             it.release(self._parts.projection.index, conversation_id, number, anchors)
 
-    def _is_begun(self, conversation_id: str, request: RequestKey) -> bool:
-        """Return whether this very request began to delete a conversation, in another process or in
-        one that was killed, and the delete has not ended. Then it is finished here too.
+    def _is_begun(self, name: str, request: RequestKey) -> bool:
+        """Return whether this very request began a delete, here, in another process or in one that
+        was killed, and the delete has not ended. Then it is finished here too.
         """
-        return self._parts.requests.is_begun(request) and is_taken(
-            self._parts.store, conversation_id
+        store = self._parts.store
+        return has_version(store, name, Version.DELETED) and (
+            request_of_delete(store, name) == request
         )
-
-    def _cut_short(self, conversation_id: str) -> RequestKey | None:
-        """Return the request that deleted a conversation whose log is gone, and whose answer a kill
-        or the index kept from being kept. Over a shared store that is kept before the log goes.
-        """
-        if self._parts.store.sharing is not None:
-            return None
-        return request_of_delete(self._parts.store, self._parts.projection.index, conversation_id)
-
-    def _end_without_log(self, conversation_id: str, request: RequestKey) -> Receipt:
-        """Keep the answer of such a request: nothing is left that it could count."""
-        empty = Receipt(conversation_id, {}, self._parts.clock())
-        return Receipt.of(self._parts.requests.end_delete(empty.known_as(request)))
 
     def _keep_as_indexed(self, delete: _Delete, stored: Stored[Any]) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
@@ -337,42 +405,48 @@ class Deletions:
             )
             delete.as_indexed = old or delete.as_indexed
 
-    def _complete(self, conversation_id: str, delete: _Delete) -> Receipt | None:
-        """Take the steps behind the first one. Return None if others finished meanwhile. Hold no
-        lock, and have it under way.
+    def _complete(self, names: Sequence[str]) -> Receipt | None:
+        """Take the steps behind the first one of deletes of one kind of log. Return None if others
+        finished meanwhile. Hold no lock, and have them under way.
         """
-        receipt: Receipt | None = None
+        deletes = {name: self._deletes[name] for name in names}
         try:
             try:
-                receipt = self._finish(conversation_id, delete)
+                return self._finish(deletes)
             except LogNotFound:
+                if len(names) > 1:  # each alone: one of them is finished
+                    return Receipt(names[0], self.finish(names), self._parts.clock())
                 # It was finished with a new index, or by others, who took this process for gone, or
                 # its begin was lost with a part of the store.
                 index = self._parts.projection.index
-                removal = self._parts.logs_of(conversation_id).removal(index)
-                if removal.find(conversation_id) is not None:
-                    index.condemn(
-                        f"it has words of {conversation_id}, which another server deleted"
-                    )
-            self._deletes.pop(conversation_id, None)
-            return receipt
+                removal = self._parts.logs_of(names[0]).removal(index)
+                if removal.find(names[0]) is not None:
+                    index.condemn(f"it has words of {names[0]}, which another server deleted")
+                self._deletes.pop(names[0], None)
+                return None
         finally:
-            ended, delete.ended = delete.ended, None
-            assert ended is not None
-            ended.set()
+            for delete in deletes.values():
+                if (ended := delete.ended) is not None:
+                    delete.ended = None
+                    ended.set()
 
-    def _finish(self, conversation_id: str, delete: _Delete) -> Receipt:
-        logs, index = self._parts.logs_of(conversation_id), self._parts.projection.index
-        event = Deleted(conversation_id, delete.number, {})
+    def _finish(self, deletes: Mapping[str, _Delete]) -> Receipt:
+        first = next(iter(deletes))
+        logs, index = self._parts.logs_of(first), self._parts.projection.index
+        event = Deleted({name: it.number for name, it in deletes.items()}, {})
         if logs.kind is Kind.CONVERSATION:
             self._parts.publish(event)
-        if (stored := logs.find(index, conversation_id)) is not None:
-            self._keep_as_indexed(delete, stored)
-        receipt = finish_delete(
-            *(logs, index, self._parts.participants, conversation_id),
-            *(self._parts.clock(), delete.request),
+        if self._parts.store.sharing:
+            for name, delete in deletes.items():
+                if (stored := logs.find(index, name)) is not None:
+                    self._keep_as_indexed(delete, stored)
+        receipt = finish_deletes(
+            *(logs, index, self._parts.participants),
+            {name: it.as_indexed for name, it in deletes.items()},
+            *(self._parts.clock(), deletes[first].request),
             elsewhere=event.removed,
-            old=delete.as_indexed,
         )
-        self._parts.publish(LogErased(conversation_id))
+        for name in deletes:
+            self._deletes.pop(name, None)
+        self._parts.publish(LogsErased(tuple(deletes)))
         return receipt

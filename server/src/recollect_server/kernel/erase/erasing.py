@@ -6,9 +6,12 @@ from it next, and what the log was goes last.
 | 1. `swap` changes the log | it is gone | its lines lack the text, a new one says so |
 | 2. before the index | what features have of it | |
 | 3. the index forgets | row, history, messages with words | the words; it has the new line |
-| 4. behind the index | | what features have of it |
-| 5. the write-ahead log is cut, `drop` removes what the log was, to its last byte | | |
-| 6. the receipt | that of the request is kept | the new line is it |
+| 4. the receipt | that of the request is kept | the new line is it |
+| 5. behind the index | | what features have of it |
+| 6. the write-ahead log is cut, `drop` removes what the log was, to its last byte | | |
+
+Of a delete 3, 4 and the cut are one job of the index, as long as the log is short; so are those of
+many short ones.
 
 Up to step 1 nothing has happened. From there on the store lists what the log was (`Version.DELETED`
 and `Version.REPLACED`), and all who find it there take the other steps: a call, the next start, a
@@ -24,7 +27,7 @@ Nothing here takes a lock.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -37,7 +40,7 @@ from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.columns import KnownRequest
 from recollect_server.kernel.index.derived import Erased, Removed
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.index.removal import WordRemoval, Words
+from recollect_server.kernel.index.removal import LONG_MESSAGE, RemovalStep, Text
 from recollect_server.kernel.index.stored import Stored
 from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line, lines_of
@@ -56,6 +59,7 @@ log = structlog.get_logger("recollect.deletion")
 redaction_log = structlog.get_logger("recollect.redaction")
 
 PART = 1000  # messages of one transaction: other writers take their turn between two
+_LOGS = 100  # that end in one transaction
 _PART_BYTES = 256 << 10  # of their lines
 # where each word is edited out of the index at once, which takes some fifty times as long
 EDITED_PART_BYTES = 16 << 10
@@ -101,9 +105,9 @@ class Participant:
         is held.
         """
 
-    def erase(self, index: Index, name: str) -> Removed:  # noqa: ARG002
-        """Take out what there is of a log whose delete has begun, before the index forgets it.
-        Return how much. Raises LogNotFound where the delete ended.
+    def erase(self, index: Index, deleted: Sequence["DeletedLog"]) -> Removed:  # noqa: ARG002
+        """Take out what there is of logs whose delete has begun, before the index forgets them.
+        Return how much. Raises LogNotFound where the delete of one ended.
         """
         return {}
 
@@ -118,14 +122,6 @@ class Participant:
 
     def follow(self, index: Index) -> None:
         """Take in what another process wrote to a ledger."""
-
-
-def erase_all(participants: Iterable[Participant], index: Index, name: str) -> Removed:
-    """Let each take out what it has of a log (see `Participant.erase`)."""
-    removed: Removed = {}
-    for it in participants:
-        removed |= it.erase(index, name)
-    return removed
 
 
 # Deletes ------------------------------------------------------------------------------------------
@@ -151,123 +147,146 @@ class Receipt:
         return cls(record.conversation_id, answer["removed"], answer["time"])
 
 
-def finish_delete(
+class DeletedLog:
+    """A log whose delete has begun."""
+
+    def __init__(self, store: LogStore, name: str, old: list[bytes] | None = None) -> None:
+        """`old`: the lines that the index has (see `lines_as_indexed`); None: those of the log.
+        Raises LogNotFound where its delete ended.
+        """
+        self.name = name
+        self.size = store.length(name, Version.DELETED)
+        self._store = store
+        self._lines = old
+
+    def lines(self) -> Iterable[bytes]:
+        """Return its lines; those of a short one are read once."""
+        if self._lines is None and self.size <= LONG_MESSAGE:
+            self._lines = list(self._store.raw(self.name, Version.DELETED))
+        return self._store.raw(self.name, Version.DELETED) if self._lines is None else self._lines
+
+    def sizes(self) -> Removed:
+        """Return how many bytes go at last, by what they are."""
+        sizes = {"transcript": self.size}
+        with suppress(LogNotFound):
+            sizes["torn_tail"] = self._store.length(self.name, Version.TORN)
+        return sizes
+
+
+def finish_deletes(
     logs: Logs[Any],
     index: Index,
     participants: Iterable[Participant],
-    name: str,
+    names: Mapping[str, list[bytes] | None],
     time: int,
     request: RequestKey | None = None,
     *,
     elsewhere: Removed | None = None,
     progress: Callable[[int], None] | None = None,
-    old: list[bytes] | None = None,
 ) -> Receipt:
-    """Take the steps of a delete behind the first one, of a conversation or of a communication, and
-    keep the receipt of the request that began the delete.
+    """Take the steps of deletes behind the first one, of conversations or of communications, and
+    keep the receipt of the request that began the delete, if there is one delete.
 
-    `request`: None: it is looked up. `elsewhere` is what was removed of it outside of log and
-    index. `progress` is called with the number of bytes of the transcript that are done with. `old`
-    are the lines that the index has (see `lines_as_indexed`); None: those of the log. No lock is
-    needed: the conversation is gone. Raises DataUnavailable: then the next start finishes it.
+    `names`: of the logs, each with the lines that the index has (see `lines_as_indexed`), or None:
+    those of the log. `request`: None: it is looked up. `elsewhere` is what was removed of them
+    outside of log and index. `progress` is called with the number of bytes of the transcripts that
+    are done with. No lock is needed: the conversations are gone. Raises DataUnavailable: then the
+    next start finishes it.
     """
-    removed: Removed = {}
-    counted: Removed = {}
-    store, removal = logs.store, logs.removal(index)
-    request = request or request_of_delete(store, index, name)
-    other = erase_all(participants, index, name)
-    number = removal.find(name)
-    stored = logs.find(index, name)
-    if request and stored is None:  # the words of all or some are gone from this index already
-        lines = enumerate(store.raw(name, Version.DELETED), 1)
-        count = sum(removal.text_of(raw, sequence) is not None for sequence, raw in lines)
-        counted = {"messages": count, "search_terms": count}
-    if number is None and stored is not None:
-        number = stored.number
-        removed |= removal.begin(number, name, time)
-        hit("delete.row_removed")
-    if number is not None:
-        removed |= removal.remove_history(number, name)
-        hit("delete.history_removed")
-        raw = iter(old) if old is not None else store.raw(name, Version.DELETED)
-        count = _remove_messages(raw, index, removal, name, number, progress)
-        removed |= {"messages": count, "search_terms": count}
-        removal.purge_words(number)
-        removal.end(number, name)
-        hit("delete.words_removed")
-    empty_log(index, name)
-
-    def receipt_of(more: Removed) -> Receipt:
-        every = Counter(removed | counted | more)
-        every.update(other)
-        every.update(elsewhere or {})
-        return Receipt(name, dict(every), time)
-
-    if request and store.sharing is not None:
-        with suppress(LogNotFound):  # another replica was the last that had words of it
-            size = store.length(name, Version.DELETED)
-            share(store, receipt_of({"transcript": size}).known_as(request))
-    receipt = receipt_of(store.drop(name, Version.DELETED))
-    hit("delete.log_emptied")
+    store, name = logs.store, next(iter(names))
+    deleted = [DeletedLog(store, it, old) for it, old in names.items()]
+    if len(names) == 1:
+        request = request or request_of_delete(store, name)
     if request:
+        index.names.add(request.id)
+
+    def receipt_of(removed: Removed) -> KnownRequest | None:
+        # of several processes the first one's answer holds: the index has it once that is known
+        if request is None or store.sharing is not None:
+            return None
+        return Receipt(name, removed, time).known_as(request)
+
+    removed = _let_go(
+        *(logs, index, participants, deleted, time, receipt_of, elsewhere or {}, progress)
+    )
+    receipt = Receipt(name, removed, time)
+    if request and store.sharing is not None:
         record = share(store, receipt.known_as(request))
-        index.requests.end_delete(record)
+        index.requests.add(record)
         receipt = Receipt.of(record)
     hit("delete.remembered")
+    store.drop_each([*names])
     return receipt
 
 
-def _remove_messages(
-    lines: Iterator[bytes],
+def _let_go(
+    logs: Logs[Any],
     index: Index,
-    removal: WordRemoval,
-    name: str,
-    number: int,
+    participants: Iterable[Participant],
+    deleted: Sequence[DeletedLog],
+    time: int,
+    receipt_of: Callable[[Removed], KnownRequest | None],
+    elsewhere: Removed,
     progress: Callable[[int], None] | None,
-) -> int:
-    """Remove the messages that the index has of a log with these lines. Return their number."""
-    mark = removal.is_long(number)
-    most = part_bytes(mark=mark)
-    count = size = end = 0
-    part: list[Words] = []
+) -> Removed:
+    """Take the steps 2 and 3 of deletes, and cut the write-ahead log. Return what was removed. The
+    index records what `receipt_of` makes of that.
+    """
+    removal = logs.removal(index)
+    removed = Counter(elsewhere)
+    for participant in participants:
+        removed.update(participant.erase(index, deleted))
+    texts: list[Text] = []
+    begun_logs: dict[str, bool] = {}  # logs that are going, each with whether its row may be there
+    size = done = 0
 
-    def remove() -> None:
-        nonlocal count, size
-        removal.remove_messages(number, part, mark=mark)
-        hit("delete.part_removed")
-        count += len(part)
-        size = 0
-        part.clear()
+    def receipt(last: Removed) -> KnownRequest | None:
+        every = Counter(removed)
+        every.update(last)
+        return receipt_of(dict(every))
+
+    def remove(ended: list[str], *, mark: bool = False, is_last: bool = False) -> None:
+        nonlocal size
+        step = RemovalStep({}, [])
+        while not step.is_whole:
+            step = removal.remove(
+                *(begun_logs, texts, ended, time), mark=mark, receipt=receipt if is_last else None
+            )
+            hit("delete.part_removed")
+            removed.update(step.removed)
+            texts.clear()
+            size = 0
+            begun_logs.update(dict.fromkeys(begun_logs, False))
+            for number in step.marked:
+                removal.purge_words(number)
+        for name in ended:
+            del begun_logs[name]
         if progress:
-            progress(end)
+            progress(done)
+        if is_last and not step.is_cut:
+            empty_log(index, deleted[-1].name)
 
-    indexed = _indexed(removal, number)
-    awaited = next(indexed, 0)
-    for sequence, raw in enumerate(lines, 1):
-        end += len(raw) + 1
-        if sequence != awaited:
-            continue
-        awaited = next(indexed, 0)
-        if (text := removal.text_of(raw, sequence)) is None:
-            # Its words are in the index and cannot be named any more: only a new index is without
-            # them.
-            index.want_rebuild(f"line {sequence} of {name} was damaged before it was deleted")
-            continue
-        part.append((sequence, text))
-        size += len(raw)
-        if len(part) == PART or size >= most:
-            remove()
-    if part:
-        remove()
-    return count
-
-
-def _indexed(removal: WordRemoval, number: int) -> Iterator[int]:
-    """Yield the lines of a log that are indexed messages, while these are removed."""
-    last = 0
-    while part := removal.sequences(number, last, 4096):
-        yield from part
-        last = part[-1]
+    for it in deleted:
+        removed.update(it.sizes())
+        mark = it.size > LONG_MESSAGE and removal.is_long(it.name)
+        if mark and begun_logs:
+            remove([*begun_logs])
+        begun_logs[it.name] = True
+        for sequence, raw in enumerate(it.lines(), 1):
+            done += len(raw) + 1
+            # a damaged line is none: if the index has its words, only a new one is without them
+            if (text := removal.text_of(raw, sequence)) is None:
+                continue
+            texts.append((it.name, sequence, text))
+            removed.update(messages=1, search_terms=1)
+            size += len(raw)
+            if len(texts) == PART or size >= part_bytes(mark=mark):
+                remove([*begun_logs][:-1], mark=mark)
+        if mark or len(begun_logs) >= _LOGS:
+            remove([*begun_logs], mark=mark)
+    remove([*begun_logs], is_last=True)
+    hit("delete.words_removed")
+    return dict(removed)
 
 
 # Redactions ---------------------------------------------------------------------------------------

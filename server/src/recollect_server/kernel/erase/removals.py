@@ -2,10 +2,11 @@
 filter, and messages redacted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from recollect_server.kernel.domain.errors import RecollectError
 from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.erase.bulk_removal import (
     BulkReceipt,
@@ -16,7 +17,6 @@ from recollect_server.kernel.erase.bulk_removal import (
 from recollect_server.kernel.erase.deletion import nobody
 from recollect_server.kernel.erase.erasing import Receipt
 from recollect_server.kernel.erase.redaction import RedactionDone
-from recollect_server.kernel.index.derived import Removed
 from recollect_server.kernel.space.requests import key_of
 from recollect_server.kernel.space.space import Space
 
@@ -38,7 +38,7 @@ class Removals:
         request_id: str,
         *,
         force: bool = False,
-        deleting: Callable[[str], None] = nobody,
+        deleting: Callable[..., None] = nobody,
     ) -> Receipt:
         """Delete a conversation permanently, with its text in every file. `anchors` decides about
         its anchors; `deleting` is called with its id right before it goes.
@@ -79,15 +79,15 @@ class Removals:
         *,
         force: bool,
         dry_run: bool,
-        deleting: Callable[[str], None] = nobody,
+        deleting: Callable[..., None] = nobody,
     ) -> BulkReceipt:
         """Delete the conversations that match, the longest unchanged first, at most `limit`.
 
         With `dry_run` nothing is deleted, and the answer says what would be. One that `delete`
-        would refuse is left, with the reason. `deleting` is called with the id of each right before
-        it goes. What was deleted before a failure stays deleted, and the receipt says why it ends
-        there: it is not remembered, and a repeat of the request goes on with the rest. A failure
-        before anything was deleted is raised.
+        would refuse is left, with the reason. `deleting` is called with the ids of some right
+        before they go. What was deleted before a failure stays deleted, and the receipt says why it
+        ends there: it is not remembered, and a repeat of the request goes on with the rest. A
+        failure before anything was deleted is raised.
         """
         payload = {
             "chosen": asdict(chosen),
@@ -102,16 +102,15 @@ class Removals:
             rows = space.index.conversations.select(chosen, size, place, newest_first=False)
             return [(it.state.update_time, it.state.id) for it in rows]
 
-        def remove(name: str) -> Removed:
-            if not dry_run:
-                return space.deletions.delete(name, anchors, force=force, deleting=deleting).removed
-            space.deletions.check(name, anchors, force=force)
-            return {}
+        def begin(names: Sequence[str]) -> Mapping[str, RecollectError]:
+            if dry_run:
+                return space.deletions.check(names, anchors, force=force)
+            return space.deletions.begin_each(names, anchors, force=force, deleting=deleting)
 
         request = key_of("DeleteMany", request_id, payload)
         return deleted_once(
             space,
             request,
             "DeleteMany",
-            lambda: delete_matching(space, limit, page, remove, dry_run=dry_run),
+            lambda: delete_matching(space, limit, page, begin, dry_run=dry_run),
         )

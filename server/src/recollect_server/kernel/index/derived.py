@@ -81,10 +81,12 @@ class Derived:
     """Query of the names that `SeenNames` is to have of it."""
     names_of: Callable[[list[object]], Iterable[str | int]] | None = None
     """Returns those that contents add."""
-    count: Callable[[apsw.Connection, int], Removed] = lambda *_: {}
-    """Counts what goes with a conversation, for the receipt."""
-    remove: Callable[[apsw.Connection, int], int] = lambda *_: 0
-    """Removes a part of a conversation's other rows, and returns how many."""
+    count: Callable[[apsw.Connection, list[int]], Removed] | None = None
+    """Counts what goes with conversations of these numbers, for the receipt."""
+    remove: Callable[[apsw.Connection, list[int]], bool] | None = None
+    """Removes a part of the other rows of conversations of these numbers, and returns whether some
+    are left.
+    """
     forget: Callable[[apsw.Connection, int, Erased], object] = _nothing
     """Takes out what followed from redacted messages of a conversation."""
     differences: Callable[[Expected], Iterable[str]] = _nothing

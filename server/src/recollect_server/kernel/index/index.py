@@ -43,7 +43,7 @@ from recollect_server.kernel.index.file import seal
 from recollect_server.kernel.index.log import IndexLog
 from recollect_server.kernel.index.messages import MessageTable, row_of, searchable_text
 from recollect_server.kernel.index.migrations import expected_tables
-from recollect_server.kernel.index.removal import Removal, forget_derived
+from recollect_server.kernel.index.removal import WANT_REBUILD, Removal, forget_derived
 from recollect_server.kernel.index.requests import RequestTable
 from recollect_server.kernel.index.stored import KindTable
 from recollect_server.kernel.index.updates import Added, Update
@@ -253,11 +253,7 @@ class Index(Database):
 
     def want_rebuild(self, reason: str) -> None:
         """Let the next start make the index anew."""
-        self.write(
-            lambda connection, _: connection.execute(
-                "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)", (reason,)
-            )
-        )
+        self.write(lambda connection, _: connection.execute(WANT_REBUILD, (reason,)))
 
     def timeline(self) -> str:
         """Return the history of a shared store that the index follows (see

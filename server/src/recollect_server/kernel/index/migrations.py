@@ -352,6 +352,19 @@ def _latest_messages(connection: apsw.Connection) -> None:
     """)
 
 
+def _no_notes_of_deletes(connection: apsw.Connection) -> None:
+    """Answer the requests whose deletes a kill cut short: what they deleted is not counted. From
+    here on the note of such a request lies beside the transcript.
+    """
+    notes = "FROM requests WHERE request_id >= char(10) AND request_id < char(11)"
+    connection.execute(f"""
+        INSERT OR IGNORE INTO requests({REQUESTS.list})
+            SELECT answer ->> 0, answer ->> 1, substr(request_id, 2), 0, 0, 0,
+                json_object('removed', json_object(), 'time', 1000 * unixepoch()) {notes};
+        DELETE {notes};
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _turn_memories,
     _updates_of_communications,
@@ -359,6 +372,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _one_update_log,
     _no_moves_between_tiers,
     _latest_messages,
+    _no_notes_of_deletes,
 )
 """The steps behind `OLDEST`."""
 

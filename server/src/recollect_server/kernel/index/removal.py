@@ -1,9 +1,11 @@
 """Removal of text from the index: of whole logs, of messages that are redacted, and of the words of
 conversations that searches leave out.
 
-A log is removed in steps, each a short transaction, so that other writes take their turn in
-between: first its row, then what other tables say about it, then its messages, then the note that
-its removal has begun. At last the write-ahead log is cut, which may still hold its words.
+Logs are removed by one job of the writer, many short ones at once: their rows, what other tables
+say about them, and their messages, in one transaction, with the receipt; behind it the write-ahead
+log is cut, which may still hold their words. One that is long goes in several jobs, so that other
+writes take their turn in between: the first one takes its row, and notes that its removal has
+begun; the last one takes the note.
 
 A redaction is one transaction, which takes in the line that says that messages were redacted: how
 far a transcript is indexed tells whether it was done. Their rows stay.
@@ -22,12 +24,13 @@ index (some 40 MiB/s). 200,000 messages took 310 s by the first way and take 6 s
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import apsw
-import orjson
 
 from recollect_server.kernel.domain.budget import message_tokens
 from recollect_server.kernel.domain.conversation import Conversation
@@ -40,8 +43,8 @@ from recollect_server.kernel.domain.ids import (
 )
 from recollect_server.kernel.domain.message import Message
 from recollect_server.kernel.failpoints import hit
-from recollect_server.kernel.index import updates
-from recollect_server.kernel.index.columns import UpdateRow
+from recollect_server.kernel.index import requests, updates
+from recollect_server.kernel.index.columns import KnownRequest, UpdateRow, dump_json
 from recollect_server.kernel.index.conversations import Lengths
 from recollect_server.kernel.index.database import Database
 from recollect_server.kernel.index.derived import Derived, Erased, Removed, Tables
@@ -54,6 +57,30 @@ from recollect_server.kernel.log.redaction import ANY_HASH
 
 Words = tuple[int, str]
 """Line of a message, and its text as it was indexed."""
+Text = tuple[str, int, str]
+"""Log of a message, its line, and its text as it was indexed."""
+Receipt = Callable[[Removed], KnownRequest | None]
+"""Makes the request, with its answer, that is to be recorded of what was removed last; None: of
+nothing.
+"""
+
+
+@dataclass(slots=True)
+class RemovalStep:
+    """Result of one job of a removal."""
+
+    removed: Removed
+    marked: list[int]
+    """Logs of which nothing but marked words is left."""
+    is_whole: bool = False
+    """True if nothing is left of the logs that ended."""
+    is_cut: bool = False
+    """True if no page of the file or of its write-ahead log has the words any more."""
+
+
+WANT_REBUILD = "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)"
+"""Statement that lets the next start make the index anew."""
+_EACH = "(SELECT value FROM json_each(?))"
 
 _HANGING = (
     "conversations", "notes", "topics", "progress", "contact_names", "notes_words", "note_records",
@@ -78,16 +105,21 @@ _LOG_TRIES = 50
 class WordRemoval(ABC):
     """Removal from the tables of one kind of log."""
 
+    kind: ClassVar[Kind]
+    logs: ClassVar[str]
+    """Table of the logs."""
     words: ClassVar[str]
     """Table of the words."""
     messages: ClassVar[str]
     """Table of the messages."""
     line: ClassVar[str]
     """Its column that says the line: of the id of a message, or of the line alone."""
-    behind: ClassVar[str]
-    """Condition of the messages of a log behind a line, by the names of `_bounds`."""
+    of_log: ClassVar[str]
+    """Condition of the messages of a log, by the names of `_bounds`."""
+    has: ClassVar[str]
+    """Condition of a row of a document (see `_take_out`) whose message is indexed."""
     among: ClassVar[str]
-    """Condition of the messages in the document `:rows` (see `_take_out`)."""
+    """Condition of the messages in a document."""
     prefix: ClassVar[str]
     """Text before the marker's name in `identity`: each kind has numbers of its own."""
     message: ClassVar[type]
@@ -95,17 +127,152 @@ class WordRemoval(ABC):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @abstractmethod
     def find(self, name: str) -> int | None:
         """Return the number of a log whose removal has begun, or None."""
+        with self._database.reading() as connection:
+            return self._begun(connection, [name]).get(name)
 
     @abstractmethod
-    def begin(self, number: int, name: str, time: int) -> Removed:
-        """Remove a log's row, so that no call finds it. The methods below remove the rest."""
+    def _begun(self, connection: apsw.Connection, names: Sequence[str]) -> dict[str, int]:
+        """Return those of these logs whose removal has begun, by their numbers."""
 
     @abstractmethod
-    def end(self, number: int, name: str) -> None:
-        """Forget a log, of which nothing is left to remove."""
+    def _begin(self, connection: apsw.Connection, numbers: list[int]) -> Removed:
+        """Remove the rows of logs, so that no call finds them. Return how much that was."""
+
+    @abstractmethod
+    def _note(self, connection: apsw.Connection, name: str, number: int) -> None:
+        """Note that the removal of a log has begun."""
+
+    @abstractmethod
+    def _end(self, connection: apsw.Connection, name: str, number: int) -> None:
+        """Drop that note of a log of which nothing is left to remove."""
+
+    def _count_out(self, began: list[int], messages: int) -> None:  # noqa: B027
+        """Count out the rows of logs of these numbers, and so many messages."""
+
+    def remove(
+        self,
+        logs: Mapping[str, bool],
+        texts: Sequence[Text],
+        ended: Collection[str],
+        time: int,
+        *,
+        mark: bool = False,
+        receipt: Receipt | None = None,
+    ) -> RemovalStep:
+        """Remove the rows of logs, a part of what stands in other tables about them, and messages
+        with their words, in one transaction.
+
+        `logs`: each with whether its row may be there. `texts` are the next ones of their messages;
+        what of these the index does not have is passed over. `ended` are the logs of which they are
+        the last. With `mark` the words are only marked. `receipt`: once nothing is left, record the
+        request that it makes of what was removed, and cut the write-ahead log.
+        """
+        rows: list[UpdateRow] = []
+        fresh = [name for name, is_fresh in logs.items() if is_fresh]
+        step = RemovalStep({}, [])
+
+        def job(connection: apsw.Connection, cursor: int) -> int:
+            numbers = self._begun(connection, [*logs])
+            query = f"SELECT id, number, channel FROM {self.logs} WHERE id IN {_EACH}"
+            for name, number, channel in connection.execute(query, (dump_json(fresh),)):
+                at = cursor + len(rows) + 1
+                rows.append(updates.deleted(at, number, self.kind, time, name, channel))
+                numbers[name] = number
+            began = [row.number for row in rows]
+            removed = Counter(self._begin(connection, began) if began else {})
+            for row in rows:
+                updates.add(connection, row)
+            removed.update(self._forget_history(connection, numbers))
+            is_left = max(removed["updates"], removed["requests"]) >= _ROWS
+            is_left |= self._forget_derived(connection, numbers)
+            count = self._drop_messages(connection, numbers, texts, mark=mark)
+            last = {name: numbers[name] for name in ended if name in numbers}
+            step.marked = self._marked(connection, last.values())
+            step.is_whole = not (is_left or step.marked)
+            for name, number in numbers.items():
+                if step.is_whole and name in last:
+                    self._end(connection, name, number)
+                else:
+                    self._note(connection, name, number)
+            step.removed = dict(removed)
+            if receipt and step.is_whole and (record := receipt(step.removed)):
+                requests.add(connection, record)
+            return count
+
+        def cut(connection: apsw.Connection) -> None:
+            if receipt and step.is_whole:
+                step.is_cut = self._wipe(connection) is Wiped.ALL
+
+        count = self._database.writer.write(job, updates=len(fresh), notices=rows, then=cut)
+        self._count_out([row.number for row in rows], count)
+        return step
+
+    def _forget_history(self, connection: apsw.Connection, numbers: Mapping[str, int]) -> Removed:
+        """Remove a part of the changes and the requests of logs, and return how many."""
+        names = dump_json([*numbers])
+        of_updates = updates.remove(connection, dump_json([*numbers.values()]), self.kind, _ROWS)
+        connection.execute(
+            f"DELETE FROM requests_used_again WHERE conversation_id IN {_EACH}", (names,)
+        )
+        # but for receipts of deletes, of what had a name before or has it now
+        query = (
+            f"SELECT request_id FROM requests WHERE conversation_id IN {_EACH}"
+            """ AND answer NOT LIKE '{"removed":%' LIMIT ?"""
+        )
+        connection.execute(f"DELETE FROM requests WHERE request_id IN ({query})", (names, _ROWS))
+        return {"updates": of_updates, "requests": connection.changes()}
+
+    def _forget_derived(self, connection: apsw.Connection, numbers: Mapping[str, int]) -> bool:  # noqa: ARG002
+        """Remove a part of what features derived from logs. Return True if something is left."""
+        return False
+
+    def _drop_messages(
+        self,
+        connection: apsw.Connection,
+        numbers: Mapping[str, int],
+        texts: Iterable[Text],
+        *,
+        mark: bool,
+    ) -> int:
+        """Remove messages with their words. Return how many there were."""
+        every = [(numbers[name], line, text) for name, line, text in texts if name in numbers]
+        if not every:
+            return 0
+        rows = self._take_out(connection, every, mark=mark)
+        connection.execute(f"DELETE FROM {self.messages} WHERE {self.among}", (rows,))
+        return connection.changes()
+
+    def _want_rebuild(self, connection: apsw.Connection, name: str, number: int) -> None:
+        """Want a new index if it has messages left of a removed log: their lines were damaged, so
+        that nobody can name their words.
+        """
+        query = f"SELECT {self.line} FROM {self.messages} WHERE {self.of_log} LIMIT 1"
+        if (line := connection.execute(query, _bounds(number)).get) is not None:
+            reason = f"line {sequence_of(line)} of {name} was damaged before it was deleted"
+            connection.execute(WANT_REBUILD, (reason,))
+
+    def _wipe(self, connection: apsw.Connection) -> Wiped:
+        """Truncate the write-ahead log and wipe a part of the gaps of pages, which may hold deleted
+        text, in the writer's thread. It waits for readers for a short time.
+        """
+        with patience(connection, _LOG_PATIENCE):
+            return self._database.writer.gaps.wipe()
+
+    def empty_log(self) -> bool:
+        """Truncate the write-ahead log and wipe all gaps of pages. Return False if a reader was in
+        the way.
+
+        It waits for readers in short tries, and wipes in parts: other writes wait meanwhile.
+        """
+        tries = _LOG_TRIES
+        while tries:
+            wiped = self._database.writer.write(lambda it, _: self._wipe(it), alone=True)
+            if wiped is Wiped.ALL:
+                return True
+            tries -= wiped is Wiped.NONE
+        return False
 
     @abstractmethod
     def text_of(self, raw: bytes, sequence: int) -> str | None:
@@ -115,48 +282,19 @@ class WordRemoval(ABC):
     def searchable(self, message: Any) -> str:
         """Return the text of a message as it is indexed."""
 
-    def remove_history(self, number: int, name: str) -> Removed:  # noqa: ARG002
-        """Remove what stands in other tables about a log."""
-
-        def forget(connection: apsw.Connection, _: int) -> int:
-            connection.execute("DELETE FROM requests_used_again WHERE conversation_id = ?", (name,))
-            query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
-            connection.execute(f"DELETE FROM requests WHERE request_id IN ({query})", (name, _ROWS))
-            return connection.changes()
-
-        return {"requests": self._in_parts(forget)}
-
-    def sequences(self, number: int, after: int, limit: int) -> list[int]:
-        """Return the lines of a log that are indexed messages, behind line `after`."""
-        query = (
-            f"SELECT {self.line} FROM {self.messages} WHERE {self.behind}"
-            f" ORDER BY {self.line} LIMIT :limit"
-        )
-        rows = self._database.rows(query, _bounds(number, after) | {"limit": limit})
-        return [sequence_of(row[0]) for row in rows]
-
-    def is_long(self, number: int) -> bool:
+    def is_long(self, name: str) -> bool:
         """Return whether a log's words are to be removed by markers and a merge, not one by one."""
         query = (
             "SELECT coalesce(sum(length), 0), coalesce(max(length), 0)"
-            f" FROM {self.messages} WHERE {self.behind}"
+            f" FROM {self.messages} WHERE {self.of_log}"
         )
         with self._database.reading() as connection:
+            there = f"SELECT number FROM {self.logs} WHERE id = ?"
+            number = connection.execute(there, (name,)).get
+            number = number or self._begun(connection, [name]).get(name, 0)
             text, longest = connection.execute(query, _bounds(number)).get
             pages = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
         return bool(longest > LONG_MESSAGE or text > _SHORT + pages // _SHARE)
-
-    def remove_messages(self, number: int, messages: list[Words], *, mark: bool = False) -> None:
-        """Remove messages of a log with their words. With `mark` the words are only marked, and
-        `purge_words` must follow.
-        """
-
-        def job(connection: apsw.Connection, _: int) -> None:
-            rows = self._take_out(connection, number, messages, mark)
-            values = {"number": number, "rows": rows}
-            connection.execute(f"DELETE FROM {self.messages} WHERE {self.among}", values)
-
-        self._database.write(job)
 
     def redact(
         self,
@@ -171,13 +309,13 @@ class WordRemoval(ABC):
         takes in the line that says so, with so many updates.
         """
         messages = [
-            (line.sequence, self.searchable(before))
+            (number, line.sequence, self.searchable(before))
             for before, line in erased.changed
             if isinstance(before, self.message)
         ]
 
         def job(connection: apsw.Connection, cursor: int) -> None:
-            self._empty(connection, number, messages)
+            self._empty(connection, messages)
             for table in ("requests", "requests_used_again"):
                 connection.executemany(
                     f"UPDATE {table} SET hash = ? WHERE request_id = ? AND conversation_id = ?",
@@ -185,7 +323,7 @@ class WordRemoval(ABC):
                 )
             change(connection, cursor)
 
-        self._database.writer.write(job, updates=updates, notice=lambda: notice)
+        self._database.writer.write(job, updates=updates, notices=[notice])
         hit("redact.indexed")
         self.purge_words(number)
 
@@ -226,6 +364,12 @@ class WordRemoval(ABC):
         while self._database.write(job):
             pass
 
+    def _marked(self, connection: apsw.Connection, numbers: Iterable[int]) -> list[int]:
+        """Return those of these logs of which marked words are still there."""
+        names = {self._purge_of(number): number for number in numbers}
+        query = f"SELECT name FROM identity WHERE name IN {_EACH}"
+        return [names[name] for (name,) in connection.execute(query, (dump_json([*names]),))]
+
     def _purge_of(self, number: int) -> str:
         """Return the name in `identity` that says that words of a log are marked and still
         there.
@@ -235,13 +379,12 @@ class WordRemoval(ABC):
     def _empty(
         self,
         connection: apsw.Connection,
-        number: int,
-        messages: Iterable[Words],
+        messages: Collection[tuple[int, int, str]],
         *,
         mark: bool | None = None,
     ) -> None:
         """Take the words of messages out that stay (see `_take_out`)."""
-        rows = self._take_out(connection, number, messages, mark)
+        rows = self._take_out(connection, messages, mark)
         # Every message has a row there, without words too.
         connection.execute(
             f"INSERT INTO {self.words}(rowid, text) SELECT value ->> 0, '' FROM json_each(?)",
@@ -251,26 +394,30 @@ class WordRemoval(ABC):
     def _take_out(
         self,
         connection: apsw.Connection,
-        number: int,
-        messages: Iterable[Words],
+        messages: Collection[tuple[int, int, str]],
         mark: bool | None,
     ) -> str:
-        """Take messages with their words, which must be what was added, out of the table of words.
-        With `mark` the words are only marked; None: if one message is long. Return the messages as
-        a document of rows: id, text and line.
+        """Take messages with their words, which must be what was added, out of the table of words,
+        those that the index has: number of the log, line and text. With `mark` the words are only
+        marked; None: if one message is long. Return the messages as a document of rows: id, text,
+        line and number.
         """
-        last = self._wordless_line(connection, number)
-        rows = [
-            (message_id(number, line), text if line > last else "", line) for line, text in messages
-        ]
+        numbers = {number for number, _, _ in messages}
+        last = {number: self._wordless_line(connection, number) for number in numbers}
         if mark is None:
-            mark = any(len(text) > LONG_MESSAGE for _, text, _ in rows)
+            mark = any(len(text) > LONG_MESSAGE for _, _, text in messages)
         # As one document: a statement for each message would take Python's global lock as often.
-        document = orjson.dumps(rows).decode()
-        with self._marking(connection, number, mark=mark):
+        document = dump_json(
+            [
+                (message_id(number, line), text if line > last[number] else "", line, number)
+                for number, line, text in messages
+            ]
+        )
+        with self._marking(connection, min(numbers, default=0), mark=mark):
             connection.execute(
                 f"INSERT INTO {self.words}({self.words}, rowid, text)"
-                " SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",
+                " SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)"
+                f" WHERE EXISTS (SELECT 1 FROM {self.messages} WHERE {self.has})",
                 (document,),
             )
         return document
@@ -306,22 +453,18 @@ class WordRemoval(ABC):
     def _execute(self, statement: str, *values: object) -> None:
         self._database.write(lambda connection, _: connection.execute(statement, values))
 
-    def _in_parts(self, job: Callable[[apsw.Connection, int], int]) -> int:
-        """Run a job until it changes nothing more, and return how much it changed."""
-        changed = 0
-        while count := self._database.write(job):
-            changed += count
-        return changed
-
 
 class Removal(WordRemoval):
     """Removal of conversations."""
 
+    kind = Kind.CONVERSATION
+    logs = "conversations"
     words = "turns_fts"
     messages = "messages"
     line = "id"
-    behind = "id > :first AND id <= :last"
-    among = "id IN (SELECT value ->> 0 FROM json_each(:rows))"
+    of_log = "id > :first AND id <= :last"
+    has = "id = value ->> 0"
+    among = "id IN (SELECT value ->> 0 FROM json_each(?))"
     prefix = ""
     message = Message
 
@@ -330,54 +473,40 @@ class Removal(WordRemoval):
         self._lengths = lengths
         self._tables = tables
 
-    def begin(self, number: int, name: str, time: int) -> Removed:
-        """Remove the conversation's row."""
-        rows: list[UpdateRow] = []
+    def _begun(self, connection: apsw.Connection, names: Sequence[str]) -> dict[str, int]:
+        query = f"SELECT id, number FROM deletions WHERE id IN {_EACH}"
+        rows = connection.execute(query, (dump_json(names),)).fetchall()
+        return {str(name): cast(int, number) for name, number in rows}
 
-        def job(connection: apsw.Connection, cursor: int) -> Removed:
-            channel = connection.execute(
-                "SELECT channel FROM conversations WHERE number = ?", (number,)
-            ).get
-            rows.append(
-                updates.deleted(cursor + 1, number, Kind.CONVERSATION, time, name, channel or "")
-            )
-            removed: Removed = {}
-            tables = list(_HANGING)
-            for it in self._tables.derived:
-                removed |= it.count(connection, number)
-                tables += it.hanging
-            for table in tables:
-                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
-            removed["conversations"] = 1
-            connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, name))
-            updates.add(connection, rows[-1])
-            return removed
-
-        removed = self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
-        self._lengths.remove(number)
+    def _begin(self, connection: apsw.Connection, numbers: list[int]) -> Removed:
+        removed = Counter(conversations=len(numbers))
+        tables = list(_HANGING)
+        for it in self._tables.derived:
+            if it.count:
+                removed.update(it.count(connection, numbers))
+            tables += it.hanging
+        own = dump_json(numbers)
+        for table in tables:
+            connection.execute(f"DELETE FROM {table} WHERE number IN {_EACH}", (own,))
         return removed
 
-    def remove_history(self, number: int, name: str) -> Removed:
-        """Remove the conversation's entries in the update log, its requests, and what
-        features derived from it.
-        """
-        removed = {
-            "updates": self._in_parts(
-                lambda connection, _: updates.remove(connection, number, Kind.CONVERSATION, _ROWS)
-            )
-        }
-        removed |= super().remove_history(number, name)
-        self._in_parts(
-            lambda connection, _: sum(it.remove(connection, number) for it in self._tables.derived)
-        )
-        return removed
+    def _note(self, connection: apsw.Connection, name: str, number: int) -> None:
+        connection.execute("INSERT OR IGNORE INTO deletions VALUES(?, ?)", (number, name))
 
-    def find(self, name: str) -> int | None:
-        """Return the number of a conversation whose removal has begun, or None."""
-        number: int | None = self._database.value(
-            "SELECT number FROM deletions WHERE id = ?", (name,)
-        )
-        return number
+    def _end(self, connection: apsw.Connection, name: str, number: int) -> None:
+        for table in ("wordless", "deletions"):
+            connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
+        self._want_rebuild(connection, name, number)
+
+    def _forget_derived(self, connection: apsw.Connection, numbers: Mapping[str, int]) -> bool:
+        removals = [it.remove for it in self._tables.derived if it.remove]
+        own = [*numbers.values()]
+        return any(remove(connection, own) for remove in removals)
+
+    def _count_out(self, began: list[int], messages: int) -> None:
+        for number in began:
+            self._lengths.remove(number)
+        self._lengths.count(-messages)
 
     def text_of(self, raw: bytes, sequence: int) -> str | None:
         """Return the text of a message as it was indexed, by its line; None of a damaged line."""
@@ -388,40 +517,9 @@ class Removal(WordRemoval):
         """Return the text of a message as it is indexed."""
         return searchable_text(self._tables.analysis, message)
 
-    def remove_messages(self, number: int, messages: list[Words], *, mark: bool = False) -> None:
-        """Remove messages of a conversation, and count them out."""
-        super().remove_messages(number, messages, mark=mark)
-        self._lengths.count(-len(messages))
-
-    def end(self, number: int, name: str) -> None:  # noqa: ARG002
-        """Forget a conversation, of which nothing is left to remove."""
-
-        def job(connection: apsw.Connection, _: int) -> None:
-            for table in ("wordless", "deletions"):
-                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
-
-        self._database.write(job)
-
     def _wordless_line(self, connection: apsw.Connection, number: int) -> int:
         query = "SELECT line FROM wordless WHERE number = ?"
         return int(connection.execute(query, (number,)).get or 0)
-
-    def empty_log(self) -> bool:
-        """Truncate the write-ahead log and wipe the gaps of pages, which may hold deleted text.
-        Return False if a reader was in the way.
-
-        It waits for readers in short tries, and wipes in parts: other writes wait meanwhile.
-        """
-        writer = self._database.writer
-
-        def job(connection: apsw.Connection, _: int) -> Wiped:
-            with patience(connection, _LOG_PATIENCE):
-                return writer.gaps.wipe()
-
-        tries = _LOG_TRIES
-        while tries and (wiped := writer.write(job, alone=True)) is not Wiped.ALL:
-            tries -= wiped is Wiped.NONE
-        return tries > 0
 
     # Words that are left out ----------------------------------------------------------------------
 
@@ -448,7 +546,8 @@ class Removal(WordRemoval):
         """
 
         def job(connection: apsw.Connection, _: int) -> None:
-            self._empty(connection, number, messages, mark=mark)
+            every = [(number, at, text) for at, text in messages]
+            self._empty(connection, every, mark=mark)
             connection.execute("INSERT OR REPLACE INTO wordless VALUES(?, ?)", (number, line))
 
         self._database.write(job)
@@ -517,12 +616,7 @@ def forget_derived(
     )
 
 
-def _bounds(number: int, after: int = 0) -> dict[str, Any]:
-    """Return the values of `WordRemoval.behind`."""
-    last = id_range(number)[1]
-    return {
-        "number": number,
-        "after": after,
-        "first": message_id(number, after),
-        "last": last,
-    }
+def _bounds(number: int) -> dict[str, int]:
+    """Return the values of `WordRemoval.of_log`."""
+    first, last = id_range(number)
+    return {"number": number, "first": first, "last": last}

@@ -137,35 +137,3 @@ class RequestTable:
         """Record a request that wrote no line."""
         self._names.add(request.request_id)
         self._database.write(lambda connection, _: add(connection, request))
-
-    def begin_delete(self, conversation_id: str, note: str) -> None:
-        """Keep a note of the request that begins to delete a conversation, until its answer is
-        recorded.
-        """
-        request = KnownRequest(_note_id(conversation_id), "", "", answer=note)
-        self._names.add(request.request_id)
-        self._database.write(
-            lambda connection, _: connection.execute(
-                f"INSERT OR REPLACE {REQUESTS.insert}", REQUESTS.values(request)
-            )
-        )
-
-    def delete_note(self, conversation_id: str) -> str | None:
-        """Return the note of a delete that has not ended; None if there is none."""
-        note = self.find(_note_id(conversation_id))
-        return note.answer if note else None
-
-    def end_delete(self, request: KnownRequest) -> None:
-        """Record the answer of a delete instead of its note."""
-        self._names.add(request.request_id)
-
-        def end(connection: apsw.Connection, _: int) -> None:
-            add(connection, request)
-            note = _note_id(request.conversation_id)
-            connection.execute("DELETE FROM requests WHERE request_id = ?", (note,))
-
-        self._database.write(end)
-
-
-def _note_id(conversation_id: str) -> str:
-    return f"\n{conversation_id}"  # no caller's id has a newline

@@ -94,10 +94,15 @@ def deleted(
     return UpdateRow(cursor, number, kind, time, 0, 0, f"{log} {channel}")
 
 
-def remove(connection: apsw.Connection, number: int, kind: Kind, limit: int) -> int:
-    """Remove at most `limit` of a log's changes, except its deletion, and return their number."""
-    query = "SELECT cursor FROM updates WHERE number = ? AND kind = ? AND detail = '' LIMIT ?"
-    connection.execute(f"DELETE FROM updates WHERE cursor IN ({query})", (number, kind, limit))
+def remove(connection: apsw.Connection, numbers: str, kind: Kind, limit: int) -> int:
+    """Remove at most `limit` changes of logs, whose numbers are in a document, except their
+    deletions. Return how many.
+    """
+    query = (
+        "SELECT cursor FROM updates WHERE number IN (SELECT value FROM json_each(?))"
+        " AND kind = ? AND detail = '' LIMIT ?"
+    )
+    connection.execute(f"DELETE FROM updates WHERE cursor IN ({query})", (numbers, kind, limit))
     return connection.changes()
 
 

@@ -65,8 +65,9 @@ class _Job:
 
     work: Callable[[apsw.Connection, int], Any]
     cursor: int
-    notice: Callable[[], object] | None
+    notices: Sequence[object]
     alone: bool
+    then: Callable[[apsw.Connection], object] | None
     result: Any = None
     error: Exception | None = field(default_factory=lambda: apsw.Error("the writer stopped"))
 
@@ -160,18 +161,19 @@ class Writer:
         work: Callable[[apsw.Connection, int], T],
         *,
         updates: int = 0,
-        notice: Callable[[], object] | None = None,
+        notices: Sequence[object] = (),
         alone: bool = False,
+        then: Callable[[apsw.Connection], object] | None = None,
     ) -> T:
         """Run the work in a transaction of its own, after everything queued before, and return its
         result.
 
         It may add `updates` rows to the update log, and is given the cursor before theirs;
-        `notice` then returns the notice (see `listeners`). `alone` runs it outside of any
-        transaction.
+        `notices`, which it may fill, are passed on (see `listeners`). `alone` runs it outside of
+        any transaction, and `then` is run behind the transaction, before anything else is written.
         """
         with self._changed:
-            job = _Job(work, self._cursor, notice, alone)
+            job = _Job(work, self._cursor, notices, alone, then)
             self._cursor += updates
             self._enqueue(job)
             done = self._expect()
@@ -452,9 +454,11 @@ class Writer:
                 job.result = job.work(self._writer, job.cursor)
             else:
                 self._run_in_transaction(job)
+            if job.notices:
+                self._notify([(job.cursor, it) for it in job.notices])
+            if job.then is not None:
+                job.then(self._writer)
             job.error = None
-            if job.notice is not None:
-                self._notify([(job.cursor, job.notice())])
         except FAILURES as error:
             job.error = error
             self.note_damage(error)

@@ -13,6 +13,7 @@ from recollect_server.kernel.failpoints import hit
 
 SUFFIX = ".jsonl"
 DELETING = ".deleting"  # a transcript whose delete has begun: start-up finishes it
+REQUEST = ".request"  # the request that deletes a transcript, until the delete has ended
 TORN = ".torn"  # what was cut off a transcript's tail
 REDACTING = ".redacting"  # a transcript as it was before a redaction that has not ended
 COPY = ".copy"  # a transcript's good prefix, until it takes the name (see writer)

@@ -15,6 +15,7 @@ from recollect_server.kernel.log.files import (
     COPY,
     DELETING,
     REDACTING,
+    REQUEST,
     SUFFIX,
     TORN,
     make_folder,
@@ -147,9 +148,10 @@ class FolderStore(LogStore):
         request: str = "",  # noqa: ARG002
         released: Sequence[str] = (),  # noqa: ARG002
         keep: bool = False,
+        note: str = "",
     ) -> None:
         """Write a file anew, as a copy that takes its name when it is whole, or rename it to
-        `….deleting`. Unless it is kept, what was cut off its tail before goes too.
+        `….deleting`, beside its note. Unless it is kept, what was cut off its tail before goes too.
         """
         path = self.path(log)
         with failing(log, "deleted" if lines is None else "written"):
@@ -157,12 +159,39 @@ class FolderStore(LogStore):
             if lines is not None:
                 self._exchange(path, lines, keep=keep)
                 return
-            hit("delete.begun")
-            path.rename(_beside(path, DELETING))
-            hit("delete.renamed")
+            self._rename(path, note)
             sync_folder(path.parent)
             hit("delete.durable")
+
+    def _rename(self, path: Path, note: str) -> None:
+        """Rename a file to `….deleting`, beside its note."""
+        hit("delete.begun")
+        noted = _beside(path, REQUEST)
+        noted.unlink(missing_ok=True)  # of one that a kill ended before this step
+        if note:
+            write_new(noted, [note.encode()], sync=False)  # a kill leaves it as it is
+        path.rename(_beside(path, DELETING))
+        hit("delete.renamed")
         self._writer.forget(path)
+
+    def delete_each(self, logs: Sequence[str]) -> dict[str, LogUnavailable]:
+        """Rename the files before their folder is synced once."""
+        left: dict[str, LogUnavailable] = {}
+        for at, log in enumerate(logs):
+            try:
+                with failing(log, "deleted"):
+                    self._check()
+                    self._rename(self.path(log), "")
+            except LogUnavailable as error:
+                left = dict.fromkeys(logs[at:], error)
+                break
+        try:
+            with failing(logs[0], "deleted"):
+                sync_folder(self.path(logs[0]).parent)
+        except LogUnavailable as error:
+            return dict.fromkeys(logs, error)
+        hit("delete.durable")
+        return left
 
     def _exchange(self, path: Path, lines: Iterable[bytes], *, keep: bool) -> None:
         copy, old = _beside(path, COPY), _beside(path, REDACTING)
@@ -195,24 +224,43 @@ class FolderStore(LogStore):
 
     def drop(self, log: str, version: Version, *, undone: bool = False) -> dict[str, int]:
         """Remove what the file was, and what was cut off it before, unless `undone`."""
+        with failing(log, "deleted"):
+            removed = self._unlink(log, version, undone=undone)
+            sync_folder(self.path(log).parent)
+        hit(_DROPPED[version][1])
+        return removed
+
+    def drop_each(self, logs: Sequence[str]) -> None:
+        """Remove the files before their folder is synced once."""
+        for log in logs:
+            with failing(log, "deleted"):
+                self._unlink(log, Version.DELETED)
+        with failing(logs[-1], "deleted"):
+            sync_folder(self.path(logs[-1]).parent)
+        hit("delete.file_gone")
+
+    def _unlink(self, log: str, version: Version, *, undone: bool = False) -> dict[str, int]:
+        """Remove the files that `drop` removes. The last one may come back with a loss of power
+        until the folder is synced.
+        """
         path = self.path(log)
         old, torn = _beside(path, _SUFFIXES[version]), _beside(path, TORN)
-        removed_point, gone_point = _DROPPED[version]
-        with failing(log, "deleted"):
-            self._check()
-            removed = {"transcript": old.stat().st_size}
-            if torn.exists() and not undone:
-                removed["torn_tail"] = torn.stat().st_size
-                torn.unlink()
-                hit("delete.torn_removed")
-            for rest in {_beside(path, COPY), _beside(path, REDACTING)} - {old}:
-                rest.unlink(missing_ok=True)
-            # before the old file goes: after that nobody comes back for them
+        self._check()
+        removed = {"transcript": old.stat().st_size}
+        is_more = torn.exists() and not undone
+        if is_more:
+            removed["torn_tail"] = torn.stat().st_size
+            torn.unlink()
+            hit("delete.torn_removed")
+        for rest in {_beside(path, it) for it in (COPY, REDACTING)} - {old}:
+            with suppress(FileNotFoundError):
+                rest.unlink()
+                is_more = True
+        if is_more:  # before the old file goes: after that nobody comes back for them
             sync_folder(path.parent)
-            old.unlink()
-            hit(removed_point)
-            sync_folder(path.parent)
-            hit(gone_point)
+        _beside(path, REQUEST).unlink(missing_ok=True)
+        old.unlink()
+        hit(_DROPPED[version][0])
         return removed
 
     def read_at(
@@ -250,6 +298,12 @@ class FolderStore(LogStore):
                 if path.is_symlink():
                     raise LogBlocked(log, "read", "it is a link that leads nowhere") from None
                 raise
+
+    def note_of(self, log: str) -> str | None:
+        """Return the content of the file beside `….deleting`."""
+        with failing(log, "read"), suppress(FileNotFoundError):
+            return read_file(_beside(self.path(log), REQUEST)).decode(errors="replace") or None
+        return None
 
     def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
         """Return the logs of a kind that have such a file, with its size."""
@@ -337,6 +391,9 @@ class FolderStore(LogStore):
         make_folder(self.root)
         if not settle:
             return
+        for noted in self.root.parent.glob(f"*/*{SUFFIX}{REQUEST}"):
+            if not noted.with_name(noted.name.removesuffix(REQUEST) + DELETING).exists():
+                noted.unlink()  # the delete never began, or has ended
         for folder in (self.root, *self.root.parents[:2]):
             sync_folder(folder)
         with suppress(PermissionError):  # what is above the data folder need not be ours

@@ -348,6 +348,7 @@ class LogStore(Protocol):
         request: str = "",
         released: Sequence[str] = (),
         keep: bool = False,
+        note: str = "",
     ) -> None:
         """Let a log have these lines and nothing else, durably, or with None none and no length: it
         is gone. What it cannot change is as it was. The log may be read while the lines are made.
@@ -358,13 +359,33 @@ class LogStore(Protocol):
 
         `before`: bytes of the log that the lines were made from, where another process may have
         changed it. `request`: the claim of who swaps. `released`: claims of those whose lines are
-        left out, which are free from here on. Raises LogConflict, LogTaken.
+        left out, which are free from here on. `note`: what `note_of` is to return of a log that
+        None deletes. Raises LogConflict, LogTaken.
         """
 
     def drop(self, log: str, version: Version, *, undone: bool = False) -> dict[str, int]:
         """Remove the last byte of what `swap` kept. Return how many bytes, by what they were.
         `undone`: the log is as it was, and what was once cut off it stays.
         """
+
+    def delete_each(self, logs: Sequence[str]) -> dict[str, LogUnavailable]:
+        """Begin to delete logs of one kind, durably, as `swap` with None does each. Return those
+        that may be left, from the first one that cannot be deleted on, each with the reason.
+        """
+        for at, log in enumerate(logs):
+            try:
+                self.swap(log, None)
+            except LogUnavailable as error:
+                return dict.fromkeys(logs[at:], error)
+        return {}
+
+    def drop_each(self, logs: Sequence[str]) -> None:
+        """Remove the last byte of deleted logs of one kind, as `drop` does of each."""
+        for log in logs:
+            self.drop(log, Version.DELETED)
+
+    def note_of(self, log: str) -> str | None:
+        """Return the note of a log whose delete has begun and not ended; None if it has none."""
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`. An unended tail is no line."""

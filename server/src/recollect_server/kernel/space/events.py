@@ -6,7 +6,7 @@ which locks are held. A handler that needs more time notes the event and returns
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from recollect_server.kernel.domain.conversation import Conversation
@@ -47,14 +47,13 @@ class CaughtUp:
 
 @frozen
 class Deleted:
-    """A conversation that is durably deleted, while its last traces are removed. No lock is held.
+    """Conversations that are durably deleted, while their last traces are removed. No lock is held.
 
-    It follows every other event of the conversation.
+    It follows every other event of these conversations.
     """
 
-    conversation_id: str
-    number: int | None
-    """Its number in the index; None if the index did not have it."""
+    numbers: Mapping[str, int | None]
+    """Their numbers in the index, by id; None if the index did not have one."""
     removed: Removed
     """The receipt: a handler adds what it removed itself."""
 
@@ -80,10 +79,10 @@ class Redacting:
 
 
 @frozen
-class LogErased:
-    """A deleted log of which the index has nothing any more. No lock is held."""
+class LogsErased:
+    """Deleted logs of which the index has nothing any more. No lock is held."""
 
-    name: str
+    names: tuple[str, ...]
 
 
 @frozen

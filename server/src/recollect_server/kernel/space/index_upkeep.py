@@ -21,7 +21,7 @@ from recollect_server.kernel.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.kernel.erase.deletion import Deletions
-from recollect_server.kernel.erase.erasing import finish_delete, finish_interrupted
+from recollect_server.kernel.erase.erasing import finish_deletes, finish_interrupted
 from recollect_server.kernel.erase.redaction import Redactions
 from recollect_server.kernel.index.file import drop_ends, keep_ends, remove_files
 from recollect_server.kernel.index.index import Index
@@ -213,7 +213,8 @@ class Upkeep:
                     )
             for name, _ in store.logs(logs.kind, Version.DELETED):
                 with self._parts.locks.conversations.hold(name):
-                    finish_delete(*(logs, new, self._parts.participants, name, self._parts.clock()))
+                    of = (logs, new, self._parts.participants)
+                    finish_deletes(*of, {name: None}, self._parts.clock())
         return True
 
     def _build(self, index: Index, logs: Logs[Any], name: str, acknowledged: int) -> None:

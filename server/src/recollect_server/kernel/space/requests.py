@@ -27,7 +27,6 @@ from recollect_server.kernel.domain.errors import (
 from recollect_server.kernel.domain.last_used import LastUsed
 from recollect_server.kernel.domain.message import Message
 from recollect_server.kernel.index.columns import KnownRequest
-from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.log.lines import Line, messages_of
 from recollect_server.kernel.log.redaction import ANY_HASH
 from recollect_server.kernel.log.store import (
@@ -370,13 +369,6 @@ class Requests:
             with suppress(StorageUnavailable):
                 sharing.end_request(request.id, request.hash, None)
 
-    def is_begun(self, request: RequestKey) -> bool:
-        """Return True if a process began such a request and did not remember its answer. Raises
-        StorageUnavailable.
-        """
-        sharing = self._transcripts.store.sharing
-        return sharing is not None and sharing.answer(request.id, request.hash) == ""
-
     def is_used(self, request_id: str) -> bool:
         """Return True if any process carried out a request of this id, or began one that writes no
         line. Raises DataUnavailable.
@@ -386,25 +378,16 @@ class Requests:
         sharing = self._transcripts.store.sharing
         return sharing is not None and sharing.answer(request_id) is not None
 
-    def begin_delete(self, request: RequestKey, conversation_id: str) -> None:
-        """Note that a request begins to delete a conversation, for the other processes and for the
-        one that finishes what a kill interrupts. Raises RequestIdReused, StorageUnavailable.
+    def begin_delete(self, request: RequestKey, conversation_id: str) -> str:
+        """Return the note of a request that begins to delete a conversation, for who finishes what
+        a kill interrupts; other processes have it from here on. Raises RequestIdReused,
+        StorageUnavailable.
         """
         note = orjson.dumps([request.id, request.hash]).decode()
-        if sharing := self._transcripts.store.sharing:
-            if not sharing.begin_request(request.id, request.hash, conversation_id, note):
-                raise RequestIdReused(request.id)
-            return
-        with suppress(IndexUnavailable):  # its answers are lost too
-            self._projection.index.requests.begin_delete(conversation_id, note)
-
-    def end_delete(self, record: KnownRequest) -> KnownRequest:
-        """Keep the answer of a request that deleted a conversation, as `remember` does. Raises
-        DataUnavailable.
-        """
-        record = share(self._transcripts.store, record)
-        self._projection.index.requests.end_delete(record)
-        return record
+        sharing = self._transcripts.store.sharing
+        if sharing and not sharing.begin_request(request.id, request.hash, conversation_id, note):
+            raise RequestIdReused(request.id)
+        return note
 
     def remember(self, record: KnownRequest) -> KnownRequest:
         """Keep the answer of such a request, for every process, and return the first one. Raises
@@ -429,17 +412,14 @@ def share(logs: LogStore, record: KnownRequest) -> KnownRequest:
     return first if first.hash in (record.hash, ANY_HASH) else record
 
 
-def request_of_delete(logs: LogStore, index: Index, conversation_id: str) -> RequestKey | None:
+def request_of_delete(logs: LogStore, log: str) -> RequestKey | None:
     """Return the request that began a delete which has not ended; None if none did, or if it has
-    its answer. Raises DataUnavailable.
+    its answer. Raises StorageUnavailable.
     """
-    sharing = logs.sharing
-    note = (
-        sharing.answer(log=conversation_id)
-        if sharing
-        else index.requests.delete_note(conversation_id)
-    )
-    if note is None:
+    try:
+        request = RequestKey(*orjson.loads(logs.note_of(log) or "null"))
+    except (TypeError, ValueError):  # there is none, or a loss of power took it
         return None
-    request = RequestKey(*orjson.loads(note))
-    return None if sharing and sharing.answer(request.id) != "" else request
+    if logs.sharing and logs.sharing.answer(request.id) != "":
+        return None
+    return request

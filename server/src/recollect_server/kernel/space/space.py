@@ -341,7 +341,6 @@ class Space:
         # Its file goes before the last steps of its delete.
         if not self.is_shared and self.deletions.is_left(conversation_id):
             raise ConversationExists(conversation_id)
-        self.deletions.free(conversation_id)
 
     def record(
         self,

@@ -251,9 +251,10 @@ class LiveUpdates(UpdateLog[Conversation]):
                 self.drafts.complete(event.conversation_id, draft_id)
 
     def _deleted(self, event: Deleted) -> None:
-        if self._following is None:
-            self.drafts.forget(event.conversation_id)
-        self._end(event.conversation_id)
+        for name in event.numbers:
+            if self._following is None:
+                self.drafts.forget(name)
+            self._end(name)
 
     def _end(self, conversation_id: str, draft_id: str = "") -> None:
         """Let the other processes have no more of a draft, or of all of a conversation."""
