@@ -232,7 +232,7 @@ TINY = {
 }
 
 
-@pytest.mark.timeout(1200)  # thirteen of them, each with servers of its own
+@pytest.mark.timeout(600)  # twelve of them, each with servers of its own
 @pytest.mark.usefixtures("by_meaning")
 def test_all_together_make_one_table_and_the_pictures(
     monkeypatch: pytest.MonkeyPatch,

@@ -96,7 +96,7 @@ def test_communications_are_deleted_with_a_dry_run_before(
         inside("communications", "delete", "--channel", "sms", "--yes").lines[0]["dryRun"] is False
     )
     removed = inside(*party, "--yes", on_terminal=True).out
-    assert removed.startswith("Removed 1 communication: communications 1, escalations 1, ")
+    assert removed.startswith("Removed 1 communication: communications 1, deliveries 1, escalation")
     assert [it.id for it in client.external.list_communications()] == [other.id]
     [receipt] = inside("communications", "delete", other.id, UNKNOWN, "--yes").lines
     assert receipt["communicationIds"] == [other.id]

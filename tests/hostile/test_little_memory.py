@@ -61,7 +61,7 @@ def test_a_start_with_too_little_memory_ends_with_a_sentence(tmp_path: Path, sca
 
 def test_a_start_that_hangs_heeds_the_signals(tmp_path: Path, scale: int) -> None:
     program = (
-        "import sys, threading; from recollect_server import app; from recollect_server.run.commands import commands\n"
+        "import sys, threading; from recollect_server.run import app; from recollect_server.run.commands import commands\n"
         "def hang(*_, **__): print('starting', flush=True); lock = threading.Lock(); lock.acquire(); lock.acquire()\n"
         "app.start = hang; commands(sys.argv[1:])"
     )

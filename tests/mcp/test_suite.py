@@ -78,13 +78,12 @@ def run_suite(target: str, *flags: str) -> tuple[set[str], set[str], str]:
     program = SUITE / "@modelcontextprotocol/conformance/dist/index.js"
     with listening(target) as url:
         command = [node(), str(program), "server", "--url", url, *flags]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=290)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
     lines = _SUMMARY.findall(done.stdout)
     passed, failed = ({name for mark, name, _, _ in lines if mark == it} for it in "✓✗")
     return passed, failed, done.stdout[-4000:]
 
 
-@pytest.mark.timeout(300)  # two runs of programs that fetch over HTTP, beside whatever else runs
 def test_the_scenarios_that_need_no_fixtures_of_the_suite_pass(
     server: RunningServer, talked: Callable[..., Conversation]
 ) -> None:

@@ -170,7 +170,7 @@ def test_backlogs_are_seen_while_they_are_there(
 def test_subscribers_are_counted_and_those_who_are_dropped(
     start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "StreamLimits", partial(StreamLimits, send_timeout=0.3))
+    monkeypatch.setattr(app, "StreamLimits", partial(StreamLimits, send_timeout=1.5))
     server = start_server(**OBSERVED)
     service = connect(server)
     name = service.create().id

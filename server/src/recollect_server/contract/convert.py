@@ -93,7 +93,7 @@ def removed_from(removed: Mapping[str, int]) -> list[conversation_service_pb2.Re
     """Return how much a delete removed from where."""
     return [
         conversation_service_pb2.RemovedFrom(place=place, count=count)
-        for place, count in removed.items()
+        for place, count in sorted(removed.items())
     ]
 
 
