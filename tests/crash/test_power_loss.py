@@ -10,7 +10,6 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from recollect_server.kernel.log.folder import FolderStore
 from recollect_server.kernel.log.repair import make_durable
 
 from tests.cases import each
@@ -20,8 +19,6 @@ from tests.crash.power import FOLDER, Life, memory_folder, note, power_losses
 
 LOSSES = {13: 300, 2: 100}
 """Power failures by seed: so many that each sync that is left out below would be noticed."""
-
-_create = FolderStore.create
 
 pytestmark = pytest.mark.timeout(600)  # a start for each loss
 
@@ -73,16 +70,11 @@ def only_synced(path: Path, _start: int, end: int) -> None:
     make_durable(path, end, end)
 
 
-def create_unsettled(store: FolderStore, *, settle: bool = False) -> None:
-    """Make the folder, and leave its names to the system's cache."""
-    _create(store)
-
-
 @each(
     ("sync", "instead", "seed"),
     [
         ("recollect_server.kernel.log.writer.sync_folder", nothing, 13),
-        ("recollect_server.kernel.log.folder.FolderStore.create", create_unsettled, 504),
+        ("recollect_server.kernel.log.folder.FolderStore._settle", nothing, 1003),
         ("recollect_server.kernel.log.repair.make_durable", nothing, 401),
         ("recollect_server.kernel.log.repair.make_durable", only_synced, 206),
         ("recollect_server.kernel.log.folder.sync_folder", nothing, 22),

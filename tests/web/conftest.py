@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import socket
 import subprocess
 import threading
@@ -79,8 +80,12 @@ class Bridge:
         assert match
         return 1024 * int(match[1])
 
-    def stop(self) -> None:
-        self._process.terminate()
+    def limit_files(self, size: int) -> None:
+        """Let the process write no file of more bytes, as where a disk is full."""
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (size, size))
+
+    def stop(self, *, kill: bool = False) -> None:
+        self._process.kill() if kill else self._process.terminate()
         self._process.wait()
         self._lines.close()
 

@@ -20,6 +20,7 @@ from recollect_server.run.settings import Settings
 from tests.client_cli.conftest import Recollect
 from tests.client_cli.test_import_products import node, simple, tree
 from tests.credentials.conftest import grant, tokens_of
+from tests.waiting import until
 from tests.web.conftest import COLOURS, ROW, TOO_WIDE, Bridge, Browsing, Http, Stage, axe
 
 MEGABYTE = 1_000_000
@@ -208,13 +209,8 @@ def test_one_import_of_a_session_runs_at_a_time(browser: Any, small: Bridge) -> 
     window = Browsing(browser, small)
     cookie = session_of(window)
     http = Http(small.port)
-    head = (
-        f"POST /session/import?name=a.json HTTP/1.1\r\nhost: 127.0.0.1:{small.port}\r\n"
-        f"origin: {small.origin}\r\ncookie: {cookie}\r\n"
-        "content-type: application/octet-stream\r\ncontent-length: 9\r\n\r\n"
-    )
     with socket.create_connection(("127.0.0.1", small.port)) as first:
-        first.sendall(head.encode() + b"[")
+        first.sendall(head_of(small, cookie, 9) + b"[")
         fields = {"content-type": "application/octet-stream", "cookie": cookie}
         while (
             answer := http.send("POST", "/session/import?name=b.json", b"[]", **fields)
@@ -225,6 +221,53 @@ def test_one_import_of_a_session_runs_at_a_time(browser: Any, small: Bridge) -> 
     while http.send("POST", "/session/import?name=b.json", b"[]", **fields).status == 429:
         pass
     window.context.close()
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_page_that_is_killed_leaves_no_file_of_an_import(
+    browser: Any, stage: Stage, tmp_path: Path, is_whole: bool
+) -> None:
+    bridge = Bridge(stage.server.address, TMPDIR=str(tmp_path))
+    window = Browsing(browser, bridge)
+    body = b'[{"mapping": {"a": [' + b"[]," * 5_000_000 + b"[]]}}]"  # seconds to read
+    with socket.create_connection(("127.0.0.1", bridge.port)) as caller:
+        caller.sendall(head_of(bridge, session_of(window), len(body)))
+        caller.sendall(body if is_whole else body[: 2 * MEGABYTE])
+        until(lambda: size_in(tmp_path) >= (len(body) if is_whole else MEGABYTE))
+        bridge.stop(kill=True)
+    until(lambda: not any(tmp_path.iterdir()))
+    until(lambda: running_programs() == [])
+    window.context.close()
+
+
+def test_a_disk_that_takes_no_file_is_named(browser: Any, stage: Stage, tmp_path: Path) -> None:
+    bridge = Bridge(stage.server.address, TMPDIR=str(tmp_path))
+    window = Browsing(browser, bridge)
+    page = window.tab("/import", SUBMIT)
+    path = tmp_path / "large.json"
+    path.write_bytes(b" " * 3 * MEGABYTE)
+    bridge.limit_files(MEGABYTE // 2)
+    bring_in(page, path)
+    alert = page.locator(".import [role=alert]")
+    alert.wait_for()
+    assert "the folder of temporary files takes no more: File too large" in alert.inner_text()
+    assert [it.name for it in tmp_path.iterdir()] == ["large.json"]
+    window.context.close()
+    bridge.stop()
+
+
+def size_in(folder: Path) -> int:
+    """Return the bytes of the file that a page takes in."""
+    return sum(it.stat().st_size for it in folder.glob("recollect-import-*/file/*"))
+
+
+def head_of(bridge: Bridge, cookie: str, size: int) -> bytes:
+    """Return the head of a request to import a file of so many bytes."""
+    return (
+        f"POST /session/import?name=a.json HTTP/1.1\r\nhost: 127.0.0.1:{bridge.port}\r\n"
+        f"origin: {bridge.origin}\r\ncookie: {cookie}\r\n"
+        f"content-type: application/octet-stream\r\ncontent-length: {size}\r\n\r\n"
+    ).encode()
 
 
 def test_only_a_session_of_the_page_imports(stage: Stage, window: Browsing) -> None:
@@ -326,7 +369,7 @@ def test_a_program_that_imports_is_bounded(
     bounds = {"memory": 3 << 30, "processor_seconds": 60, "disk": MEGABYTE} | bound
     order = {"path": str(path), "target": stage.server.address, **bounds}
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "recollect.imports"],
+        [sys.executable, "-P", "-m", "recollect.imports", str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

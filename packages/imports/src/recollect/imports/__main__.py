@@ -1,17 +1,19 @@
-"""The program `python -m recollect.imports`: imports one file for a process that started it, as the
-page does for a person who chose one.
+"""The program `python -m recollect.imports FOLDER`: imports one file in a folder for a process that
+started it, as the page does for a person who chose one.
 
 A process of its own, because the file may be anybody's: what reading it costs in memory, processor
 time and disk is bounded by the system, no other caller waits for it, and it ends by a signal.
 
-Its standard input is one line of JSON, as `Request` has it; where that input ends, so does the
-program. It prints lines of JSON, each with one member: `read` (how far it has come), `skip` (what
-is left out or guessed), and as the last `done` (the counts) or `failed` (a sentence).
+Its standard input is one line of JSON, as `Request` has it. Where that input ends, the process that
+made the folder is gone: the program removes it, and ends. It prints lines of JSON, each with one
+member: `read` (how far it has come), `skip` (what is left out or guessed), and as the last `done`
+(the counts) or `failed` (a sentence).
 """
 
 import json
 import os
 import resource
+import shutil
 import sys
 import threading
 import time
@@ -110,7 +112,9 @@ class Report:
 
 def main() -> None:
     """Import the file that the standard input names."""
-    request = Request(**json.loads(sys.stdin.readline()))
+    if not (order := sys.stdin.readline()):
+        return _end_with_input()
+    request = Request(**json.loads(order))
     threading.Thread(target=_end_with_input, daemon=True).start()
     _limit(request)
     try:
@@ -161,6 +165,7 @@ def _limit(request: Request) -> None:
 
 def _end_with_input() -> None:
     sys.stdin.read()
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
     os._exit(0)
 
 

@@ -2,7 +2,8 @@
 
 A file goes to disk as it comes, and a program of its own reads it and appends through the contract
 as the caller (`python -m recollect.imports`): whatever the file holds, this process sees its bytes
-and the lines that the program prints.
+and the lines that the program prints. The program begins before the file comes, and removes it
+where this process ends first.
 """
 
 import asyncio
@@ -86,8 +87,10 @@ class Imports:
             await _check(forwarder, token)
             folder = Path(tempfile.mkdtemp(prefix="recollect-import-"))
             ends.callback(shutil.rmtree, folder, ignore_errors=True)
+            program = await _start(folder)
+            ends.callback(_end, program)
             path = await self._receive(request, folder)
-            program = await self._start(path, dict(metadata), request.query_params.get("owner", ""))
+            self._order(program, path, dict(metadata), request.query_params.get("owner", ""))
         except BaseException:
             ends.close()
             raise
@@ -102,8 +105,6 @@ class Imports:
             try:
                 await answer(scope, receive, send)
             finally:
-                if program.returncode is None:
-                    program.kill()
                 ends.close()
 
         return running
@@ -142,9 +143,14 @@ class Imports:
         )
         return RequestRefused(413, "resource_exhausted", text)
 
-    async def _start(
-        self, path: Path, metadata: dict[str, str], owner: str
-    ) -> asyncio.subprocess.Process:
+    def _order(
+        self,
+        program: asyncio.subprocess.Process,
+        path: Path,
+        metadata: dict[str, str],
+        owner: str,
+    ) -> None:
+        """Have the program import the file."""
         tls = self._endpoint.tls
         order: dict[str, Any] = {
             "path": str(path),
@@ -161,20 +167,30 @@ class Imports:
             order["cert"] = (
                 (tls.chain.decode(), tls.key.decode()) if tls.chain and tls.key else None
             )
-        # -P: no module comes from the current folder, in which the file is
-        program = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            _PROGRAM,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={it: value for it, value in os.environ.items() if not it.startswith("RECOLLECT_")},
-            start_new_session=True,  # Ctrl-C is for this process, which ends the program
-        )
         assert program.stdin is not None
         program.stdin.write(json.dumps(order).encode() + b"\n")
-        return program
+
+
+async def _start(folder: Path) -> asyncio.subprocess.Process:
+    """Start the program, which waits for its order."""
+    # -P: no module comes from the current folder, in which the file is
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        "-m",
+        _PROGRAM,
+        folder,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={it: value for it, value in os.environ.items() if not it.startswith("RECOLLECT_")},
+        start_new_session=True,  # Ctrl-C is for this process, which ends the program
+    )
+
+
+def _end(program: asyncio.subprocess.Process) -> None:
+    """End the program, unless it has."""
+    if program.returncode is None:
+        program.kill()
 
 
 async def _check(forwarder: Forwarder, token: str | None) -> None:

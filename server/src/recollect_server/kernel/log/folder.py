@@ -389,11 +389,17 @@ class FolderStore(LogStore):
         """
         self._check()
         make_folder(self.root)
-        if not settle:
-            return
+        if settle:
+            self._remove_notes()
+            self._settle()
+
+    def _remove_notes(self) -> None:
+        """Remove the notes of deletes that never began, or that have ended."""
         for noted in self.root.parent.glob(f"*/*{SUFFIX}{REQUEST}"):
             if not noted.with_name(noted.name.removesuffix(REQUEST) + DELETING).exists():
-                noted.unlink()  # the delete never began, or has ended
+                noted.unlink()
+
+    def _settle(self) -> None:
         for folder in (self.root, *self.root.parents[:2]):
             sync_folder(folder)
         with suppress(PermissionError):  # what is above the data folder need not be ours
