@@ -1,7 +1,9 @@
 """Summaries that the writer without a model writes one after the other, as a conversation grows."""
 
+import random
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,8 @@ from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.message import Message, Role, ToolCall
 from recollect_server.notes.notes import MAX_SUMMARY
 from recollect_server.notes.offline.extractive import Extractive
+
+from tests.cases import each
 
 THINGS = (
     "reactor",
@@ -207,11 +211,21 @@ def test_the_tools_are_named_after_the_lines() -> None:
     assert summary.splitlines()[-1] == "Tools called: df."
 
 
-def _seconds(turns: int) -> float:
-    """Return the processor time of everything that is written offline about a conversation of so
-    many turns.
-    """
-    messages = talk(1, turns, 12)
+def chinese(turns: int) -> list[Message]:
+    """Return a conversation in which each few characters stand once."""
+    draw = random.Random(1)  # noqa: S311 - a test's numbers
+    texts = (
+        "，".join("".join(map(chr, draw.choices(range(0x4E00, 0x9FA5), k=4))) for _ in range(60))
+        for _ in range(turns)
+    )
+    return [
+        Message(Role.USER, f"我们的 {text}。", sequence=at, turn_number=at)
+        for at, text in enumerate(texts, 1)
+    ]
+
+
+def _seconds(messages: list[Message]) -> float:
+    """Return the processor time of everything that is written offline about a conversation."""
     began = time.process_time()
     Extractive().write_notes(messages, "")
     Extractive().condense(messages, "")
@@ -219,11 +233,14 @@ def _seconds(turns: int) -> float:
 
 
 @pytest.mark.timeout(60)
-def test_notes_of_750_turns_take_seconds_and_twice_the_turns_twice_the_time() -> None:
-    """Of real dialogue they took 6 s with the processor for itself, and grew with the square of the
-    turns.
+@each(("written", "turns"), [(lambda turns: talk(1, turns, 12), 750), (chinese, 500)])
+def test_notes_of_much_text_take_seconds_and_twice_the_turns_twice_the_time(
+    written: Callable[[int], list[Message]], turns: int
+) -> None:
+    """Of 750 turns of real dialogue they took 6 s with the processor for itself, of 122 kB of
+    Chinese 7 s, and grew with the square of the turns.
     """
-    _seconds(20)  # patterns are compiled
-    one, two = _seconds(375), _seconds(750)
+    _seconds(written(20))  # patterns are compiled
+    one, two = _seconds(written(turns // 2)), _seconds(written(turns))
     assert two < 5
     assert two < 3.5 * one

@@ -235,8 +235,8 @@ def test_a_page_that_is_killed_leaves_no_file_of_an_import(
         caller.sendall(body if is_whole else body[: 2 * MEGABYTE])
         until(lambda: size_in(tmp_path) >= (len(body) if is_whole else MEGABYTE))
         bridge.stop(kill=True)
-    until(lambda: not any(tmp_path.iterdir()))
     until(lambda: running_programs() == [])
+    assert [*tmp_path.iterdir()] == []
     window.context.close()
 
 

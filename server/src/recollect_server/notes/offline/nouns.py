@@ -103,14 +103,12 @@ def phrases_of(sentences: Sequence[Sentence], speakers: set[str], language: str)
                 form = " ".join(word for _, word, _ in words)
                 stems = tuple(stem for stem, _, _ in words)
                 places[stems].append((form, sentence.message, words[-1][2]))
+    if language == "zh":  # no cut is between some words, so each piece is looked for in others
+        places = _everywhere(sentences, {form for (form,) in places})
     phrases: list[Phrase] = []
     for stems, occurrences in places.items():
         forms = Counter(form for form, _, _ in occurrences)
         form = min(forms, key=lambda it: (-forms[it], len(it), it))
-        if language == "zh":  # no cut is between some words, so each piece is looked for in others
-            occurrences = [
-                (form, it.message, True) for it in sentences for _ in range(it.text.count(form))
-            ]
         parts = form.lower().split()
         if speakers.isdisjoint(parts) and not (
             says_little(parts[-1], language) or is_filler(topic_of(form))
@@ -120,6 +118,25 @@ def phrases_of(sentences: Sequence[Sentence], speakers: set[str], language: str)
             nouns = sum(is_noun for _, _, is_noun in occurrences)
             phrases.append(Phrase(form, stems, messages, score, len(occurrences), nouns))
     return phrases
+
+
+def _everywhere(
+    sentences: Sequence[Sentence], forms: set[str]
+) -> defaultdict[tuple[str, ...], list[tuple[str, int, bool]]]:
+    """Return where pieces of a script without spaces stand, none of them over itself. Each place is
+    looked at once, however many pieces there are.
+    """
+    lengths = sorted({len(it) for it in forms})
+    places: defaultdict[tuple[str, ...], list[tuple[str, int, bool]]] = defaultdict(list)
+    for sentence in sentences:
+        text, ends = sentence.text, defaultdict[str, int](int)
+        for start in range(len(text)):
+            for end in (start + it for it in lengths):
+                piece = text[start:end]
+                if piece in forms and start >= ends[piece]:
+                    ends[piece] = end
+                    places[(piece,)].append((piece, sentence.message, True))
+    return places
 
 
 def topics_of(phrases: Sequence[Phrase], characters: int) -> tuple[str, ...]:
