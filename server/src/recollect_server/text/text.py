@@ -100,9 +100,11 @@ _MEANINGLESS = re.compile(
 )
 
 
-_TURN = re.compile("[a-z][A-Z]|[A-Z][A-Z][a-z]")
-_IDENTIFIER = re.compile(rf"(?<![^\W_])(?=[^\W_]*?(?:{_TURN.pattern}))[^\W_]{{6,64}}(?![^\W_])")
-"""A word in which small and large letters take turns, as HttpRequestParser and parseHTTPHeader."""
+_TURN = re.compile(r"[A-Z](?:(?<=[a-z][A-Z])|[A-Z][a-z])[^\W_]*")
+"""Where small and large letters take turns in a word, as in HttpRequestParser and parseHTTPHeader,
+to the end of the word. It begins with a set of letters, which the engine looks for at once.
+"""
+_LEAST_IDENTIFIER, _MOST_IDENTIFIER = 6, 64
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LEAST_PART = 3
 
@@ -227,9 +229,14 @@ def parts_of_identifiers(text: str) -> list[tuple[int, int]]:
 
     Names are written so too. McDonald, iPhone and GmbH have no two such words, YouTube has.
     """
-    if not _TURN.search(text):  # a tenth of the time
-        return []
-    return [part for it in _IDENTIFIER.finditer(text) for part in _parts(it[0], it.start())]
+    spans: list[tuple[int, int]] = []
+    for turn in _TURN.finditer(text):
+        start, end = turn.span()
+        while start and end - start <= _MOST_IDENTIFIER and text[start - 1].isalnum():
+            start -= 1
+        if _LEAST_IDENTIFIER <= end - start <= _MOST_IDENTIFIER:
+            spans += _parts(text[start:end], start)
+    return spans
 
 
 def _parts(word: str, start: int) -> list[tuple[int, int]]:
