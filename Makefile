@@ -32,14 +32,15 @@ serve-postgres: $(VENV)/.postgres
 	@exec $(VENV)/bin/python scripts/serve_postgres.py --replicas $(REPLICAS) $(ARGS)
 
 # The tests start hundreds of servers: what each would compile anew is kept, whatever the environment says. tests/README.md says which tests these
-# are: SEED chooses the sample of store and reach (another one with each commit), WHOLE and QUARTER name harnesses of which more runs, ARGS what runs instead.
+# are: SEED chooses the sample of store and reach (another one with each commit), WHOLE and QUARTER name harnesses of which more runs, MODULES modules that run whole, ARGS what runs instead.
 # A worker has a core at the most: numpy's threads would only wait for each other.
 PYTEST := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
 SEED ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo none)
 WHOLE ?=
 QUARTER ?=
+MODULES ?=
 test: $(VENV)/.tested
-	$(PYTEST) --sample="$(SEED)" --whole="$(WHOLE)" --quarter="$(QUARTER)" $(ARGS)
+	$(PYTEST) --sample="$(SEED)" --whole="$(WHOLE)" --quarter="$(QUARTER)" --modules="$(MODULES)" $(ARGS)
 
 test-all: $(VENV)/.tested
 	$(PYTEST) $(ARGS)

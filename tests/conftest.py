@@ -191,6 +191,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--quarter", default="", metavar="HARNESS,…", help="of what a quarter is chosen"
     )
+    group.addoption("--modules", default="", metavar="PATH,…", help="modules that are not sampled")
     group.addoption(
         "--passed", metavar="FILE", help="where the whole harnesses that passed are named"
     )
@@ -245,7 +246,12 @@ def chosen_of(tests: dict[str, str], config: pytest.Config) -> set[str]:
         return set(tests)
     whole = {harness for harness in tests.values() if tiers.TIER_OF[harness] == tiers.CONTRACT}
     whole |= set(config.option.whole.split(","))
-    sampled = {test: harness for test, harness in tests.items() if harness not in whole}
+    modules = set(config.option.modules.split(","))
+    sampled = {
+        test: harness
+        for test, harness in tests.items()
+        if harness not in whole and test.partition("::")[0] not in modules
+    }
     quarter = set(config.option.quarter.split(","))
     shares = defaultdict(lambda: config.option.share, dict.fromkeys(quarter, _QUARTER))
     return (tests.keys() - sampled.keys()) | tiers.sample(sampled, seed, shares.__getitem__)

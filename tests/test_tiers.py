@@ -4,6 +4,7 @@ import ast
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -140,13 +141,20 @@ def commit(tree: Path) -> None:
     git(tree, "commit", "--quiet", "--message", "Change")
 
 
-def run(tree: Path, *arguments: str) -> tuple[set[str], set[str]]:
-    """Run the program, and return the harnesses that it prints: whole ones, and quarters."""
+def lines(tree: Path, *arguments: str) -> list[set[str]]:
+    """Run the program, and return what it prints: harnesses that run whole, those of which a
+    quarter runs, and modules that run whole.
+    """
     ran = subprocess.run(
         [sys.executable, "tests/tiers.py", *arguments],
         cwd=tree, check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ""},
     )  # fmt: skip
-    whole, quarter = [set(line.split(",")) - {""} for line in (ran.stdout + "\n\n").split("\n")[:2]]
+    return [set(line.split(",")) - {""} for line in (ran.stdout + "\n\n\n").split("\n")[:3]]
+
+
+def run(tree: Path, *arguments: str) -> tuple[set[str], set[str]]:
+    """Return the harnesses that run whole, and those of which a quarter runs."""
+    whole, quarter, _ = lines(tree, *arguments)
     return whole, quarter
 
 
@@ -173,38 +181,42 @@ def test_what_passed_whole_is_sampled_until_a_file_that_guards_it_changes(tree: 
     (tree / "web/app.ts").write_text("two\n")
     assert run(tree, "plan") == ({"web"}, set())  # before it is committed
     commit(tree)
-    assert run(tree, "plan") == ({"web"}, set())
+    assert run(tree, "plan") == (set(), {"web"})
     run(tree, "passed", "web")
     assert run(tree, "plan") == NOTHING
 
-    (tree / "server/src/recollect_server/postgres/store.py").unlink()
-    commit(tree)
-    assert run(tree, "plan") == ({*HARNESSES[STORE], "server_cli", "operations"}, set())
 
-
-@pytest.mark.parametrize("days", [-1, 0, 1, 2])
-def test_a_quarter_of_a_long_harness_is_enough_today_and_tomorrow(tree: Path, days: int) -> None:
+def test_of_a_long_harness_that_ran_whole_once_a_quarter_runs_however_long_ago(tree: Path) -> None:
     run(tree, "passed", *EVERYTHING)
-    dated(tree, timedelta(days=days))
+    dated(tree, timedelta(days=30))
     (tree / "server/src/recollect_server/postgres/store.py").unlink()
     commit(tree)
-    long = set(tiers.LONG) & set(HARNESSES[STORE])
+    guarded = {*HARNESSES[STORE], "server_cli", "operations"}
+    long = set(tiers.LONG) & guarded
     assert long  # else nothing would be proved here
-    others = {*HARNESSES[STORE], "server_cli", "operations"} - long
-    expected = (others, long) if days in (0, 1) else (others | long, set())
-    assert run(tree, "plan") == expected
+    assert run(tree, "plan") == (guarded - long, long)
 
 
-def test_a_harness_whose_own_tests_changed_runs_whole(tree: Path) -> None:
-    run(tree, "passed", *EVERYTHING)
+def test_changed_modules_of_a_harness_run_whole_but_not_all_of_too_many(tree: Path) -> None:
     folder = tree / "tests/web"
     folder.mkdir(exist_ok=True)
+    run(tree, "passed", *EVERYTHING)
     (folder / "test_new.py").write_text("")
-    (tree / "server/src/recollect_server/postgres/store.py").unlink()
     commit(tree)
-    whole, quarter = run(tree, "plan")
-    assert "web" in whole
-    assert "crash" in quarter
+    assert lines(tree, "plan") == [set(), {"web"}, {"tests/web/test_new.py"}]
+    for at in range(20):
+        (folder / f"test_new_{at}.py").write_text("")
+    commit(tree)
+    assert len(lines(tree, "plan")[2]) == 8
+
+
+def test_a_harness_runs_whole_where_the_commit_of_its_run_is_gone(tree: Path) -> None:
+    run(tree, "passed", *EVERYTHING)
+    path = tree / ".ci/passed.json"
+    path.write_text(re.sub(r'"commit": "[^"]*"', f'"commit": "{"0" * 40}"', path.read_text()))
+    (tree / "web/app.ts").write_text("two\n")
+    commit(tree)
+    assert run(tree, "plan") == ({"web"}, set())
 
 
 def test_a_new_path_that_no_row_names_runs_everything_again(tree: Path) -> None:
@@ -212,7 +224,7 @@ def test_a_new_path_that_no_row_names_runs_everything_again(tree: Path) -> None:
     dated(tree, timedelta(days=2))
     (tree / "setup.cfg").write_text("[tool]\n")
     commit(tree)
-    assert run(tree, "plan")[0] == EVERYTHING
+    assert run(tree, "plan") == (EVERYTHING - set(tiers.LONG), set(tiers.LONG))
 
 
 @pytest.mark.parametrize(
@@ -260,6 +272,15 @@ def test_of_a_harness_that_is_named_a_quarter_runs() -> None:
     )
     assert set(tenth) < set(quarter) < set(whole)
     assert len(quarter) == math.ceil(len(whole) / 4)
+
+
+def test_of_a_module_that_is_named_all_runs() -> None:
+    module = "tests/deploy/test_chart.py"
+    sampled, named = collected("--sample", "one"), collected("--sample", "one", f"--modules={module}")
+    every = collected("--sample", "one", "--whole=deploy")
+    assert {it for it in named if module in it} == {it for it in every if module in it}
+    assert {it for it in named if module not in it} <= {it for it in every if module not in it}
+    assert len(sampled) < len(named) < len(every)
 
 
 def test_harnesses_that_passed_whole_are_named_beside_one_that_failed(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 tiers.toml has the tables. The contract tier runs whole each time. Of the others `make test` runs a
 sample, and the gate runs a harness whole unless the files that guard it are those of a run in which
-the whole of it passed: `.ci/passed.json` records them as one hash a harness. Where they differ, a
-quarter of a long harness is enough on the day of its whole run and on the next, if none of its own
-tests changed. A missing or wrong record means that it runs.
+the whole of it passed: `.ci/passed.json` records them as one hash a harness. Where they differ, of
+a long harness a quarter runs, and each module of its tests that changed since that run. A missing
+or wrong record means that it runs whole.
 
-    python tests/tiers.py plan [--whole]    # what the gate would run: whole, and quarters
+    python tests/tiers.py plan [--whole]    # what the gate would run: whole, quarters, modules
     python tests/tiers.py passed HARNESS…   # record that these passed whole on this commit
     python tests/tiers.py touched           # paths of tests for what the working tree changes
 
@@ -44,9 +44,13 @@ MODULES: dict[str, str] = {
     module: harness for harness, names in _TABLE["modules"].items() for module in names.split()
 }
 LONG = _TABLE["long"]["harnesses"].split()
-"""Harnesses of which the gate runs a quarter where a whole run is fresh."""
-_FRESH = timedelta(days=2)
-"""From the begin of the day of a whole run until it is of no use for a quarter."""
+"""Harnesses of which the gate runs a quarter where a whole run is recorded."""
+_DUE = timedelta(days=2)
+"""From the begin of the day of a whole run until another one is due."""
+_MOST_MODULES = 8
+"""Changed modules of a long harness that run whole, chosen by the commit: where everything moved, a
+gate takes no longer.
+"""
 
 
 def _rows() -> Iterator[tuple[str, Sequence[str]]]:
@@ -115,6 +119,8 @@ class Decision:
     harness: str
     share: str
     reason: str
+    modules: tuple[str, ...] = ()
+    """Of a quarter: the modules of tests that run whole, as paths relative to the root."""
 
 
 def git(*arguments: str) -> str:
@@ -124,15 +130,14 @@ def git(*arguments: str) -> str:
     ).stdout
 
 
-def hashes(files: Iterable[tuple[str, str]], *, of_tests: bool = False) -> dict[str, str]:
-    """Return one hash for each harness, over the files that guard it, or those of them that are
-    tests: pairs of a path and what stands for its content.
+def hashes(files: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return one hash for each harness, over the files that guard it: pairs of a path and what
+    stands for its content.
     """
     digests = {harness: hashlib.sha256() for tier in ALL for harness in HARNESSES[tier]}
     for path, content in sorted(files):
-        if path.startswith("tests/") or not of_tests:
-            for harness in guarded_by(path):
-                digests[harness].update(f"{content} {path}\0".encode())
+        for harness in guarded_by(path):
+            digests[harness].update(f"{content} {path}\0".encode())
     return {harness: digest.hexdigest() for harness, digest in digests.items()}
 
 
@@ -163,25 +168,44 @@ def read_record() -> dict[str, dict[str, str]]:
 
 def plan() -> list[Decision]:
     """Decide for each harness how much of it has to run."""
-    changed, files = changed_files(), committed_files()
-    current, tests = hashes(files), hashes(files, of_tests=True)
-    record = read_record()
+    changed, current, record = changed_files(), hashes(committed_files()), read_record()
     decisions = []
     for harness, content in current.items():
         touched = next((path for path in changed if harness in guarded_by(path)), None)
         entry = record.get(harness, {})
+        modules: tuple[str, ...] | None = None
         if touched is not None:
             share, reason = WHOLE, f"{touched} is changed and not committed"
         elif not entry:
             share, reason = WHOLE, "no whole run of it is recorded"
         elif entry.get("content") == content:
             share, reason = SAMPLE, f"as it passed whole {since(entry)}"
-        elif harness in LONG and entry.get("tests") == tests[harness] and _is_fresh(entry):
-            share, reason = QUARTER, f"changed since {since(entry)}, its tests not"
         else:
             share, reason = WHOLE, f"changed since {since(entry)}"
-        decisions.append(Decision(harness, share, reason))
+            if harness in LONG and (modules := _changed_modules(harness, entry)) is not None:
+                share = QUARTER
+                reason += f", {len(modules)} modules of its own whole" if modules else ""
+                reason += "" if _is_fresh(entry) else ": another whole run is due"
+        decisions.append(Decision(harness, share, reason, modules or ()))
     return decisions
+
+
+def _changed_modules(harness: str, entry: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return modules of a harness's tests that changed since its recorded run, so many at the most;
+    None if git does not have the commit of that run.
+    """
+    try:
+        paths = git("diff", "--name-only", "-z", f"{entry['commit']}^{{commit}}", "HEAD", "tests/")
+    except (KeyError, subprocess.CalledProcessError):
+        return None
+    modules = [
+        path
+        for path in paths.split("\0")
+        if path.rpartition("/")[2].startswith("test_")
+        and (ROOT / path).exists()
+        and harness in guarded_by(path)
+    ]
+    return tuple(by_seed(modules, git("rev-parse", "HEAD"))[:_MOST_MODULES])
 
 
 def _is_fresh(entry: Mapping[str, str]) -> bool:
@@ -190,7 +214,7 @@ def _is_fresh(entry: Mapping[str, str]) -> bool:
         day = datetime.strptime(entry.get("date", ""), "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         return False
-    return timedelta() <= datetime.now(UTC) - day < _FRESH
+    return timedelta() <= datetime.now(UTC) - day < _DUE
 
 
 def since(entry: Mapping[str, str]) -> str:
@@ -200,15 +224,13 @@ def since(entry: Mapping[str, str]) -> str:
 
 def write_record(harnesses: Sequence[str]) -> None:
     """Record that the whole of these harnesses passed on the commit that is checked out."""
-    files, record = committed_files(), read_record()
-    current, tests = hashes(files), hashes(files, of_tests=True)
+    current, record = hashes(committed_files()), read_record()
     commit, date = git("rev-parse", "HEAD").strip(), f"{datetime.now(UTC):%Y-%m-%d}"
     changed = changed_files()
     for harness in harnesses:
         if not any(harness in guarded_by(path) for path in changed):
             record[harness] = {
                 "content": current[harness],
-                "tests": tests[harness],
                 "commit": commit,
                 "date": date,
             }
@@ -302,6 +324,7 @@ def main(arguments: Sequence[str]) -> int:
                 print(f"{one.harness}: {one.share}, {one.reason}", file=sys.stderr)
             for share in (WHOLE, QUARTER):
                 print(",".join(one.harness for one in decisions if one.share == share))
+            print(",".join(sorted({it for one in decisions for it in one.modules})))
         case ["passed", *harnesses] if all(
             TIER_OF.get(one, CONTRACT) != CONTRACT for one in harnesses
         ):
