@@ -276,7 +276,10 @@ def test_of_a_harness_that_is_named_a_quarter_runs() -> None:
 
 def test_of_a_module_that_is_named_all_runs() -> None:
     module = "tests/deploy/test_chart.py"
-    sampled, named = collected("--sample", "one"), collected("--sample", "one", f"--modules={module}")
+    sampled, named = (
+        collected("--sample", "one"),
+        collected("--sample", "one", f"--modules={module}"),
+    )
     every = collected("--sample", "one", "--whole=deploy")
     assert {it for it in named if module in it} == {it for it in every if module in it}
     assert {it for it in named if module not in it} <= {it for it in every if module not in it}

@@ -184,7 +184,7 @@ def plan() -> list[Decision]:
             share, reason = WHOLE, f"changed since {since(entry)}"
             if harness in LONG and (modules := _changed_modules(harness, entry)) is not None:
                 share = QUARTER
-                reason += f", {len(modules)} modules of its own whole" if modules else ""
+                reason += f", whole modules of its own: {len(modules)}" if modules else ""
                 reason += "" if _is_fresh(entry) else ": another whole run is due"
         decisions.append(Decision(harness, share, reason, modules or ()))
     return decisions
