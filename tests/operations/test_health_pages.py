@@ -64,13 +64,13 @@ def test_health_is_plain_beside_tls_and_nothing_else_is_there(secure: RunningSer
 @pytest.fixture
 def held_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Hold each start while it opens its space, until the event is set."""
-    go_on, opened = threading.Event(), OpenSpace._open
+    go_on, opened = threading.Event(), OpenSpace.open
 
     def held(space: OpenSpace) -> None:
         assert go_on.wait(60)
         opened(space)
 
-    monkeypatch.setattr(OpenSpace, "_open", held)
+    monkeypatch.setattr(OpenSpace, "open", held)
     yield go_on
     go_on.set()
 
@@ -142,7 +142,7 @@ def test_a_start_that_fails_leaves_no_address_open(
     def refuse(_: OpenSpace) -> None:
         raise app.CannotStart("refused")
 
-    monkeypatch.setattr(OpenSpace, "_open", refuse)
+    monkeypatch.setattr(OpenSpace, "open", refuse)
     with socket.create_server((LOOPBACK, 0)) as probe:
         port = probe.getsockname()[1]
     with pytest.raises(app.CannotStart):

@@ -38,7 +38,6 @@ from recollect_server.kernel.compare.recovery import (
     no_progress,
 )
 from recollect_server.kernel.domain.errors import (
-    IndexUnavailable,
     InvalidField,
     SpaceBeingDeleted,
     Stopping,
@@ -54,6 +53,7 @@ from recollect_server.kernel.space.locks import LockOrder
 from recollect_server.kernel.space.spaces import Lease, Spaces
 from recollect_server.recall.model.models import EmbeddingModels
 from recollect_server.recall.model.workers import Workers
+from recollect_server.recall.recall import Recall
 from recollect_server.retention.rule_times import RuleTimesFile
 from recollect_server.retention.service import NewRules, RetentionGrace
 from recollect_server.run.administration import Administered, admin_handlers
@@ -72,16 +72,21 @@ from recollect_server.run.jobs.counts_writer import Bookkeeper
 from recollect_server.run.jobs.due_work import Awaited, DueKeeper, DueWork
 from recollect_server.run.jobs.loop import Loop
 from recollect_server.run.jobs.notes import Abbreviator
-from recollect_server.run.jobs.of_space import ModelReleaser
+from recollect_server.run.jobs.of_space import (
+    JOBS,
+    EmbedderJob,
+    FollowerJob,
+    ModelReleaser,
+    RetentionKeeper,
+)
 from recollect_server.run.jobs.rounds import Rounds
 from recollect_server.run.metrics import Metrics
 from recollect_server.run.metrics_page import Observed, metrics_page
 from recollect_server.run.models import embedding_models, model_folder, writer_of_notes
-from recollect_server.run.reading import ReadingSpace
+from recollect_server.run.parts.opening import Shared
 from recollect_server.run.settings import Settings
 from recollect_server.run.settings.values import FOLDER
-from recollect_server.run.space import OpenSpace, Shared
-from recollect_server.run.space_jobs import COUNTS, EMBEDDER, FOLLOWER, INDEX, PRUNER, RETENTION
+from recollect_server.run.space import Opener, OpenSpace
 from recollect_server.run.stores import Stores, open_stores
 from recollect_server.run.tracing import tracing
 
@@ -236,12 +241,13 @@ def _start(
         compared_at_once,
         pages.telemetry,
     )
+    opener = Opener(shared)
     spaces = Spaces(
-        partial(_open_space, shared),
+        opener.open,
         stores.exists,
         settings.max_open_spaces,
         most_awake,
-        partial=partial(_partial_space, shared),
+        partial=opener.partial,
         check=lock.check if settings.store == FOLDER else _nothing,
     )
     stops.append(spaces.close)
@@ -408,11 +414,14 @@ def _server(shared: Shared, gate: Gate, audit: Audit, administered: Administered
 
 def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[[], None]]) -> None:
     settings, stores, due, writer = shared.live.now, shared.stores, shared.due, shared.writer
-    jobs = [INDEX, COUNTS, PRUNER, RETENTION]
-    jobs += [FOLLOWER] if settings.store != FOLDER else []
-    jobs += [EMBEDDER] if shared.workers else []
+    jobs = [
+        it
+        for it in JOBS
+        if not (it is FollowerJob and settings.store == FOLDER)
+        and not (it is EmbedderJob and shared.workers is None)
+    ]
     # what rules delete is bounded for all spaces together, which two at once could exceed
-    stops += [Rounds(job, spaces, one_at_a_time=job == RETENTION).stop for job in jobs]
+    stops += [Rounds(job, spaces, one_at_a_time=job is RetentionKeeper).stop for job in jobs]
     if settings.store != FOLDER:
         removals = Loop("space-removals", partial(_follow_removals, stores, spaces, shared.streams))
         removals.start()
@@ -451,7 +460,7 @@ def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:
     for space in spaces.open_now():
         if space.name == name and (lease := spaces.borrow(space)) is not None:
             with lease:
-                return space.recall.degraded()
+                return space.service(Recall).degraded()
     return {}
 
 
@@ -510,24 +519,6 @@ def _metrics_http(
 def _flush(spaces: Spaces[OpenSpace]) -> None:
     for space in spaces.open_now():
         space.flush()
-
-
-def _open_space(shared: Shared, name: str) -> OpenSpace:
-    """Open a space. Raises DataUnavailable, which names it."""
-    try:
-        shared.stores.check_name(name)
-        return OpenSpace(name, shared)
-    except (OSError, LogUnavailable) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise StorageUnavailable(f"the space {name} cannot be opened: {reason}") from error
-    except IndexUnavailable as error:
-        raise IndexUnavailable(f"the space {name} cannot be opened: {error}") from error
-
-
-def _partial_space(shared: Shared, name: str) -> ReadingSpace | None:
-    """Return what can be read already of a space that is being opened."""
-    space = shared.opening.get(name)
-    return space.partial() if space is not None else None
 
 
 def _end_of_made(streams: Streams, stores: Stores) -> None:
