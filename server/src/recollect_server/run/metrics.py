@@ -2,7 +2,7 @@
 
 What happens (calls, steps, counts) is accumulated by `Metrics`, the adapter of
 `kernel.domain.telemetry`; what is (streams, backlogs, threads) is read when somebody asks
-(`run.metrics_page`). The instruments of prometheus-client, which writes both down, are not used for
+(`run.pages`). The instruments of prometheus-client, which writes both down, are not used for
 what happens: an observation takes them some 3 us, and these 0.5.
 
 A label has one of the values that its metric declares, or `other`. So the number of series does
