@@ -41,10 +41,8 @@ from recollect_server.run.administration import Administered, admin_handlers
 from recollect_server.run.background import start_jobs
 from recollect_server.run.callers import Callers, open_callers
 from recollect_server.run.folder import (
-    LOCK,
     NO_MEMORY,
     CannotStart,
-    FolderInUse,
     FolderLock,
     OutOfMemory,
     cannot_use,
@@ -69,17 +67,6 @@ from recollect_server.run.space import Opener, OpenSpace
 from recollect_server.run.stores import Stores, open_stores
 
 log = structlog.get_logger("recollect.app")
-
-__all__ = (
-    "LOCK",
-    "NO_MEMORY",
-    "App",
-    "CannotStart",
-    "FolderInUse",
-    "FolderLock",
-    "OutOfMemory",
-    "start",
-)
 
 _NOBODY_MAY_CALL = (
     "other machines reach it, and there is no token yet: make one with"
