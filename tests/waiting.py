@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from recollect_server.kernel.index import checking as index
+from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.vectors import checking as vectors
 
 from tests.conftest import RunningServer
@@ -35,5 +36,5 @@ def until_embedded(service: Service, server: RunningServer) -> None:
     service.listed(page_size=1)  # answered once the index has taken in everything
     until(lambda: index.state_of(server.folder).lines == vectors.state_of(server.folder).lines)
     # The file has them a moment before searches see them.
-    until(lambda: all(it._meaning.waiting is None for it in server.app.spaces.open_now()))
+    until(lambda: all(it.service(Meaning).waiting is None for it in server.app.spaces.open_now()))
     until(lambda: not service.search("anything").degraded)

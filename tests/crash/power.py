@@ -19,8 +19,8 @@ from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.erase.removals import Removals
 from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.people.routing_service import Routes
-from recollect_server.run.app import FolderLock
 from recollect_server.run.features import FEATURES
+from recollect_server.run.folder import FolderLock
 
 from tests.at_rest import opened
 from tests.crash.checker import by_conversation, in_transcript

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from recollect import CheckpointRecord, Client, Message, StoredInConversation
 from recollect_server.kernel.failpoints import FAILPOINTS
-from recollect_server.run.app import CannotStart
+from recollect_server.run.folder import CannotStart
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import Start

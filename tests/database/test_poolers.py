@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from recollect_server.postgres.connections import Connection
 from recollect_server.postgres.database import PostgresDatabase
-from recollect_server.run.app import CannotStart
+from recollect_server.run.folder import CannotStart
 from structlog.testing import capture_logs
 
 from tests.conftest import Start

@@ -8,7 +8,9 @@ import pytest
 from recollect import Client
 from recollect_server.kernel.log.store import LogTaken
 from recollect_server.people.communication import Provenance
-from recollect_server.run.jobs import retention
+from recollect_server.people.communication_service import External
+from recollect_server.retention.service import Retention
+from recollect_server.run.jobs import of_space
 from recollect_server.run.space import OpenSpace
 
 from tests.channels.conftest import ALEX, STRANGER, Post
@@ -50,7 +52,7 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
 @pytest.fixture
 def tests_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the servers' own looks at retention, a second after their start, from its lease."""
-    monkeypatch.setattr(retention, "_FIRST_SECONDS", 3600.0)
+    monkeypatch.setattr(of_space, "_FIRST_RETENTION_SECONDS", 3600.0)
 
 
 @pytest.mark.usefixtures("tests_lease")
@@ -61,15 +63,21 @@ def test_work_whose_lease_another_server_took_meanwhile_writes_nothing(
     server = start_server(store=url)
     taken = "UPDATE recollect.leases SET holder = 0, fence = fence + 1"
     with server.app.spaces.use("default") as space:
-        with space.retention.alone() as may:
+        with space.service(Retention).alone() as may:
             assert may
-            space.external.receive("whatsapp", STRANGER, "1", "written", (), None, Provenance(""))
+            space.service(External).receive(
+                "whatsapp", STRANGER, "1", "written", (), None, Provenance("")
+            )
             postgres.execute(taken, url)
             with pytest.raises(LogTaken):
-                space.external.receive("whatsapp", ALEX, "2", "late", (), None, Provenance(""))
-        with space.retention.alone() as may:
+                space.service(External).receive(
+                    "whatsapp", ALEX, "2", "late", (), None, Provenance("")
+                )
+        with space.service(Retention).alone() as may:
             assert not may
-        space.external.receive("whatsapp", ALEX, "3", "no such work", (), None, Provenance(""))
+        space.service(External).receive(
+            "whatsapp", ALEX, "3", "no such work", (), None, Provenance("")
+        )
     late = "SELECT count(*) FROM recollect.lines WHERE position('late'::bytea IN body) > 0"
     assert postgres.execute(late, url) == [(0,)]
 
@@ -89,10 +97,12 @@ def test_a_statement_that_was_cut_off_until_another_server_had_its_lease_writes_
         one, two = (stack.enter_context(it.app.spaces.use("default")) for it in servers)
 
         def receive(space: OpenSpace, person: str, number: str, text: str) -> None:
-            space.external.receive("whatsapp", person, number, text, (), None, Provenance(""))
+            space.service(External).receive(
+                "whatsapp", person, number, text, (), None, Provenance("")
+            )
 
         def work() -> None:
-            with two.retention.alone() as may:
+            with two.service(Retention).alone() as may:
                 assert may
                 receive(two, STRANGER, "1", "early")
                 proxy.hold = b"recollect.append"
@@ -106,13 +116,13 @@ def test_a_statement_that_was_cut_off_until_another_server_had_its_lease_writes_
                 cut_off = pool.submit(work)
                 until(lambda: cut_off.done() or not proxy.passes.is_set())
                 postgres.execute("UPDATE recollect.leases SET until = '-infinity'", url)
-                with one.retention.alone() as may:
+                with one.service(Retention).alone() as may:
                     assert may
                     receive(one, ALEX, "4", "in time")
             finally:
                 proxy.passes.set()
             cut_off.result()
-        with two.retention.alone() as may:
+        with two.service(Retention).alone() as may:
             assert not may
         for server in servers:
             client = stack.enter_context(Client(server.target))

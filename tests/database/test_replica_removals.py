@@ -21,7 +21,8 @@ from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.store import LogStore, LogUnavailable, Version
 from recollect_server.postgres.store import PostgresStore
-from recollect_server.run.jobs import retention
+from recollect_server.retention.service import Retention
+from recollect_server.run.jobs import of_space
 from ulid import ULID
 
 from tests.administration.test_verification import verified
@@ -201,7 +202,7 @@ def test_a_conversation_that_another_server_kept_from_being_retired_has_no_recei
 ) -> None:
     url = postgres.new_database()
     monkeypatch.setattr(
-        retention, "_FIRST_SECONDS", 3600.0
+        of_space, "_FIRST_RETENTION_SECONDS", 3600.0
     )  # the server's own look, after a second
     one = start_server(
         store=url, data_dir=tmp_path / "one", retention_grace="0s", retention=f"{action} idle=30d"
@@ -232,7 +233,7 @@ def test_a_conversation_that_another_server_kept_from_being_retired_has_no_recei
             return [it.conversation.conversation_id for it in page]
 
         with one.app.spaces.use("default") as space:
-            assert space.retention.carry_out(10) == 1
+            assert space.service(Retention).carry_out(10) == 1
         assert second.found("butter") == []
         assert second.found("zebra") == [names[0]]
         assert receipts() == [names[1]]

@@ -19,6 +19,8 @@ from recollect_server.kernel.log.lines import Place
 from recollect_server.kernel.log.store import LogConflict, LogUnavailable
 from recollect_server.kernel.space import following
 from recollect_server.people.communication import Trust, TrustSet
+from recollect_server.people.communication_service import External
+from recollect_server.people.communication_stream import LiveCommunications
 from recollect_server.postgres.store import PostgresStore
 
 from tests.administration.test_verification import verified
@@ -55,7 +57,7 @@ def test_a_change_that_is_noticed_while_another_one_is_taken_in_is_not_dropped(
     name = replicas.one.whatsapp("first", STRANGER).external.communication.id
     replicas.two.whatsapp("second", STRANGER)
     space = replicas.servers[1].app.spaces.open_now()[0]
-    store, hold = space.external._store, space._space.exclusive
+    store, hold = space.service(External)._store, space._space.exclusive
     late = TrustSet(Trust.KNOWN, (), 1)
 
     def notice() -> None:
@@ -77,7 +79,7 @@ def test_a_change_that_is_noticed_while_another_one_is_taken_in_is_not_dropped(
         # soon as it is their turn.
         follow = space._space.follow
         alone.setattr(space._space, "follow", lambda: None)
-        alone.setattr(space._watched[1], "tick", lambda: None)
+        alone.setattr(space.service(LiveCommunications), "tick", lambda: None)
         follow()  # behind one that is under way
         notice()
         assert store.behind
@@ -86,7 +88,7 @@ def test_a_change_that_is_noticed_while_another_one_is_taken_in_is_not_dropped(
         assert store.behind
         store.catch_up()
         assert not store.behind
-    one = replicas.servers[0].app.spaces.open_now()[0].external._store
+    one = replicas.servers[0].app.spaces.open_now()[0].service(External)._store
     assert store.find(name).lines == one.find(name).lines
 
 
@@ -252,7 +254,7 @@ def test_a_request_of_a_deleted_conversation_that_is_used_again_is_known_to_a_se
     with monkeypatch.context() as late:
         follow = space._space.follow
         late.setattr(space._space, "follow", lambda: None)
-        late.setattr(space._watched[1], "tick", lambda: None)
+        late.setattr(space.service(LiveCommunications), "tick", lambda: None)
         follow()  # behind one that is under way
         one.append(second, user("before"))  # of what is late, the second comes before the first
         one.delete(first)

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from recollect_server.run.app import CannotStart
+from recollect_server.run.folder import CannotStart
 from recollect_server.run.settings import Settings, WrongSettings
 from recollect_server.run.settings.catalogue import described
 

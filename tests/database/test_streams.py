@@ -20,6 +20,7 @@ from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.stream.live import LiveUpdates
 from recollect_server.kernel.stream.ring import Interest
 from recollect_server.kernel.stream.snapshot import Choice
+from recollect_server.people.communication_stream import LiveCommunications
 from recollect_server.postgres.store import PostgresStore
 from structlog.testing import capture_logs
 
@@ -599,8 +600,8 @@ def test_a_stream_whose_changes_are_pruned_on_its_way_begins_again(
     lacking = f"{created}~1"  # the change before it
     service.append(name, user("Three"))
     space = server.app.spaces.open_now()[0]
-    updates: Any = space._watched[0]
-    communications: Any = space._watched[1]
+    updates: Any = space.service(LiveUpdates)
+    communications: Any = space.service(LiveCommunications)
     behind = [updates.subscribe(Interest(), Choice(), it, 0) for it in (cursor, lacking)]
     panels = [communications.subscribe(it) for it in (panel, f"x{lacking}")]
     updates._shrink()  # as a redaction does: they read the database

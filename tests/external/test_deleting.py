@@ -11,6 +11,7 @@ from recollect.v1.channel_service_pb2 import AddOwnerIdentityRequest
 from recollect_server.access.audit_file import read_audit
 from recollect_server.kernel.domain.errors import IndexUnavailable
 from recollect_server.people.communication_table import ExternalIndex
+from recollect_server.retention.service import Retention
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside, Watch, answers
@@ -184,7 +185,7 @@ def test_rules_of_retention_delete_what_third_parties_wrote_long_ago(
         rule = "delete communications channel=whatsapp idle=40d"
         client.admin.set_setting("retention_grace", "0s")
         client.admin.set_setting("retention", rule)
-        server.app.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0  # now
+        server.app.spaces.open_now()[0].jobs["retention"].next_at = 0.0  # now
         until(lambda: list(client.admin.list_retention_receipts()))
         (receipt,) = client.admin.list_retention_receipts()
         assert receipt.conversation.conversation_id == old
@@ -212,7 +213,7 @@ def test_a_party_that_writes_or_is_blocked_meanwhile_keeps_its_communication(
         for number in range(3)
     ]
     with server.app.spaces.use("default") as space, Client(server.target) as client:
-        due = space.retention.due
+        due = space.service(Retention).due
         guard = threading.Lock()  # the keeper of the rules may look at the same moment
         overtaken: list[Any] = []
 
@@ -232,10 +233,10 @@ def test_a_party_that_writes_or_is_blocked_meanwhile_keeps_its_communication(
                         assert code == "UNAVAILABLE"
                 return iter(decided)
 
-        monkeypatch.setattr(space.retention, "due", be_overtaken)
+        monkeypatch.setattr(space.service(Retention), "due", be_overtaken)
         client.admin.set_setting("retention_grace", "0s")
         client.admin.set_setting("retention", "delete communications idle=30d")
-        assert space.retention.carry_out(10) == 0
+        assert space.service(Retention).carry_out(10) == 0
         assert overtaken
         assert list(client.admin.list_retention_receipts()) == []
     assert outside.texts(names[0]) == [WORD, "Still here"]

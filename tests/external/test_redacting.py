@@ -9,6 +9,7 @@ from recollect.v1.channel_pb2 import EmailOrigin, WhatsappOrigin
 from recollect.v1.external_communication_pb2 import ExternalMessage
 from recollect.v1.message_pb2 import Attachment
 from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.people.communication_service import External
 from recollect_server.people.communication_table import CommunicationRemoval
 
 from tests.at_rest import problems
@@ -222,7 +223,7 @@ def test_a_group_that_an_agent_answers_in_is_shown_without_a_redacted_message(
         received = outside.gateway.Receive(request).external
         if not number:
             outside.redact(received.communication.id, received.message.sequence)
-    external = outside.server.app.spaces.open_now()[0].external
+    external = outside.server.app.spaces.open_now()[0].service(External)
     assert [it.message.text for it in external.in_group("whatsapp", group, 10, 100)] == [
         "Good morning"
     ]

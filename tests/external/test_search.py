@@ -4,6 +4,7 @@ import apsw
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.people.communication import EmailHeaders, Provenance
+from recollect_server.people.communication_service import External
 
 from tests.at_rest import INDEX
 from tests.cases import each
@@ -57,7 +58,7 @@ def test_stop_words_are_marked_where_nothing_else_is_asked_for_or_found(outside:
 def test_replies_subjects_and_names_are_found(outside: Outside) -> None:
     origin = Provenance("Hanan", EmailHeaders("1@x", subject="Zanzibar trip"))
     with outside.server.app.spaces.use("default") as space:
-        received = space.external.receive(
+        received = space.service(External).receive(
             "email", "h@x.org", "1", "See you there.", (), None, origin
         )
     assert received is not None

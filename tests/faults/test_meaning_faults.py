@@ -34,9 +34,9 @@ from recollect_server.recall.model.weights import (
 from recollect_server.recall.vectors import checking as vector_checking
 from recollect_server.recall.vectors.file import NAME
 from recollect_server.recall.vectors.store import EmbeddedText, VectorStore, hash_of
-from recollect_server.run import app
 from recollect_server.run import space as opened_space
 from recollect_server.run.commands import commands
+from recollect_server.run.folder import CannotStart
 from recollect_server.run.jobs.of_space import UpdatePruner
 from structlog.testing import capture_logs
 
@@ -323,7 +323,7 @@ def test_a_wrong_model_is_refused_at_the_start_with_what_to_do(
 ) -> None:
     (weights / TOKENIZER).write_text((weights / TOKENIZER).read_text() + " ")
     with pytest.raises(
-        app.CannotStart,
+        CannotStart,
         match=f"{TOKENIZER} is not the file that {SUMS} names: install recollect-server again",
     ):
         start_server(embedder="onnx", embedding_model=str(weights))

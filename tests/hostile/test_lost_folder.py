@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import recollect
 from recollect_server.run import app
+from recollect_server.run.folder import CannotStart
 from recollect_server.run.settings import Settings
 
 from tests.conftest import LOOPBACK, RunningServer, Start
@@ -21,7 +22,7 @@ LOCK = "recollect.lock"
 
 def assert_no_second_starts(folder: Path) -> None:
     settings = Settings.load(None, {"listen": f"{LOOPBACK}:0", "data_dir": folder})
-    with pytest.raises(app.CannotStart, match=f"another server uses the data folder {folder}"):
+    with pytest.raises(CannotStart, match=f"another server uses the data folder {folder}"):
         app.start(settings)
 
 

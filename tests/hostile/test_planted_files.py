@@ -20,7 +20,7 @@ from recollect import (
     RecollectError,
     Unavailable,
 )
-from recollect_server.run.app import LOCK
+from recollect_server.run.folder import LOCK
 
 from tests.client_cli.conftest import Recollect
 from tests.conftest import LOOPBACK, RunningServer, Start

@@ -22,7 +22,7 @@ from recollect_server.access.usage_file import UsageFile
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.kernel.domain.time import DAY, system_clock, to_text
 from recollect_server.kernel.log.store import LogUnavailable
-from recollect_server.run.jobs.counts_writer import Bookkeeper
+from recollect_server.run.callers import Bookkeeper
 
 from tests.conftest import MovableClock
 from tests.credentials.conftest import Caller, grant

@@ -17,7 +17,7 @@ from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnava
 from recollect_server.notes.hosted.openai_api import OpenAIEndpoint, fitting, is_loopback, object_in
 from recollect_server.notes.hosted.prompts import NOTES_SCHEMA
 from recollect_server.notes.hosted.spending import Spending, SpendingLimits
-from recollect_server.run import app
+from recollect_server.run.folder import CannotStart
 
 from tests.conftest import MovableClock, Start
 from tests.naming.conftest import MINUTE, NOTES, Ledger, Seconds, Talk, events
@@ -288,12 +288,10 @@ def test_a_server_takes_notes_by_a_local_model_and_records_it(
 def test_a_start_without_a_model_or_without_the_sdk_says_what_to_do(
     start_server: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(
-        app.CannotStart, match="name one that the server has with --abbreviation-model"
-    ):
+    with pytest.raises(CannotStart, match="name one that the server has with --abbreviation-model"):
         start_server(abbreviator="openai")
     monkeypatch.setattr(openai_api, "find_spec", lambda _: None)
-    with pytest.raises(app.CannotStart, match=r"pip install 'recollect-server\[openai\]'"):
+    with pytest.raises(CannotStart, match=r"pip install 'recollect-server\[openai\]'"):
         start_server(abbreviator="openai", abbreviation_model="llama3.2")
 
 

@@ -16,7 +16,7 @@ import grpc
 import pytest
 import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from recollect_server.run import app
+from recollect_server.run.folder import CannotStart
 from recollect_server.run.space import OpenSpace
 
 from tests.conftest import LOOPBACK, RunningServer, Start
@@ -64,13 +64,13 @@ def test_health_is_plain_beside_tls_and_nothing_else_is_there(secure: RunningSer
 @pytest.fixture
 def held_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Hold each start while it opens its space, until the event is set."""
-    go_on, opened = threading.Event(), OpenSpace._open
+    go_on, opened = threading.Event(), OpenSpace.open
 
     def held(space: OpenSpace) -> None:
         assert go_on.wait(60)
         opened(space)
 
-    monkeypatch.setattr(OpenSpace, "_open", held)
+    monkeypatch.setattr(OpenSpace, "open", held)
     yield go_on
     go_on.set()
 
@@ -140,12 +140,12 @@ def test_a_start_that_fails_leaves_no_address_open(
     start_server: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: OpenSpace) -> None:
-        raise app.CannotStart("refused")
+        raise CannotStart("refused")
 
-    monkeypatch.setattr(OpenSpace, "_open", refuse)
+    monkeypatch.setattr(OpenSpace, "open", refuse)
     with socket.create_server((LOOPBACK, 0)) as probe:
         port = probe.getsockname()[1]
-    with pytest.raises(app.CannotStart):
+    with pytest.raises(CannotStart):
         start_server(health_listen=f"{LOOPBACK}:{port}")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((LOOPBACK, port))

@@ -21,7 +21,7 @@ from recollect_server.kernel.index.writer import Writer
 from recollect_server.run import app
 from recollect_server.run.jobs.of_space import FollowerJob
 from recollect_server.run.metrics import METRICS, OTHER, Metrics
-from recollect_server.run.metrics_page import metrics_page
+from recollect_server.run.pages import metrics_page
 from recollect_server.run.settings import Settings, WrongSettings
 
 from tests.conftest import LOOPBACK, Start

@@ -25,7 +25,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server.kernel.domain.telemetry import CALL, UNMEASURED, CallIds, Step, trace_of
-from recollect_server.run import app
+from recollect_server.run.folder import CannotStart
 from recollect_server.run.settings import Settings, WrongSettings
 from recollect_server.run.tracing import Tracing
 
@@ -364,10 +364,10 @@ def test_a_wrong_collector_is_named_and_a_missing_extra_says_what_to_install(
         Settings.load(None, {"traces": "localhost:4318"})
     with monkeypatch.context() as wrong:
         wrong.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
-        with pytest.raises(app.CannotStart, match=r"max_queue_size.* variables OTEL_"):
+        with pytest.raises(CannotStart, match=r"max_queue_size.* variables OTEL_"):
             start_server(traces="http://127.0.0.1:4318")
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(app.CannotStart, match=r"pip install 'recollect-server\[otel\]'"):
+    with pytest.raises(CannotStart, match=r"pip install 'recollect-server\[otel\]'"):
         start_server(traces="http://127.0.0.1:4318")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
     start_server()  # the variable may be meant for others

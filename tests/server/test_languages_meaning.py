@@ -12,6 +12,7 @@ import pytest
 from recollect.v1.context_pb2 import RECALL_DIAL_LIKELY
 from recollect.v1.recall_service_pb2 import BuildContextRequest
 from recollect_server.recall.candidates import SIMILAR_WORDS, VECTOR_LEGS
+from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.model import models
 from recollect_server.recall.model.embedder import CannotEmbed, EmbeddedPiece, Embedder
 from recollect_server.recall.model.weights import E5, MINILM, Profile, Weights, look, shipped
@@ -181,7 +182,7 @@ def test_a_text_whose_language_nothing_tells_is_near_to_no_question_for_that(
     until(lambda: models_of(server, *UNSURE) == [{MINILM.name, E5.name}] * len(UNSURE))
     until_embedded(service, server)
     [opened] = server.app.spaces.open_now()
-    copy = opened._meaning.copy
+    copy = opened.service(Meaning).copy
     assert copy is not None
     compared = {
         foreign: [it.embedder.profile for it, _ in copy.asked(foreign=foreign)]

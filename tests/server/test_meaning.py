@@ -27,7 +27,7 @@ from recollect_server.recall.postings import KeywordScores
 from recollect_server.recall.search import Search
 from recollect_server.recall.vectors import checking as vectors
 from recollect_server.recall.vectors.store import EmbeddedText, VectorStore, hash_of
-from recollect_server.run.space_jobs import EMBEDDER
+from recollect_server.run.jobs.of_space import EmbedderJob
 from recollect_server.text.snippets import LENGTH, passage_at
 from recollect_server.text.words import QueryTerms
 
@@ -379,7 +379,7 @@ def test_of_a_conversation_without_words_that_is_deleted_nothing_stays_among_the
     other = service.conversation_of(KYOTO)
     name = service.create().id
     until_embedded(service, server)
-    job = server.app.spaces.open_now()[0].jobs[EMBEDDER]
+    job = server.app.spaces.open_now()[0].jobs[EmbedderJob.name]
     remove, removed_after = VectorStore.remove, VectorStore.removed_after
     looked: list[float] = []
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from recollect_server.kernel.domain.ids import is_conversation_id
-from recollect_server.run.app import CannotStart
+from recollect_server.run.folder import CannotStart
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from recollect_server.contract.listening import CannotListen
-from recollect_server.run.app import CannotStart
+from recollect_server.run.folder import CannotStart
 from recollect_server.run.settings import Settings, WrongSettings
 
 from tests.conftest import RunningServer

@@ -115,7 +115,7 @@ def test_a_conversation_that_goes_on_stays_and_streams_and_anchors_follow(
         cursor = client.admin.list_retention_receipts_page().next_page_token
         assert not cursor
         clock.move(2 * DAY)
-        server.app.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0  # now
+        server.app.spaces.open_now()[0].jobs["retention"].next_at = 0.0  # now
         until(lambda: goes not in listed(service))
         assert listed(service) == {goes_on}
         assert not service.recall.ListAnchors(ListAnchorsRequest()).anchors
@@ -298,7 +298,7 @@ def test_a_server_that_starts_with_its_clock_ahead_deletes_nothing_at_once(
     server.stop()
     clock.move(400 * DAY)
     again = start_server(retention="delete idle=30d")
-    keeper = again.app.spaces.open_now()[0].jobs["retention-keeper"]
+    keeper = again.app.spaces.open_now()[0].jobs["retention"]
     until(lambda: keeper.ran_at is not None)
     assert listed(connect(again)) == {name}
     with Client(again.target) as client:  # which a preview shows

@@ -17,6 +17,7 @@ from recollect_server.kernel.domain.filters import SearchScope
 from recollect_server.kernel.failpoints import FAILPOINTS
 from recollect_server.recall.search import Search
 from recollect_server.recall.vectors.checking import state_of
+from recollect_server.retention.service import Retention
 from recollect_server.run.settings.values import FOLDER
 
 from tests import at_rest
@@ -55,7 +56,7 @@ def long_one(service: Service, time: Timestamp) -> str:
 
 def look_again(server: RunningServer) -> None:
     """Let the job of retention look at once."""
-    server.app.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0
+    server.app.spaces.open_now()[0].jobs["retention"].next_at = 0.0
 
 
 def vectors(server: RunningServer) -> int:
@@ -220,7 +221,7 @@ def test_long_ones_are_redacted_deleted_and_brought_back_without_their_words(
         service.append(name, user("Back again", timestamp=moment(server.clock.now)))
     look_again(server)
     until(lambda: set(service.found("quixotriple")) == {names[0], names[2]})
-    retention = server.app.spaces.open_now()[0].retention
+    retention = server.app.spaces.open_now()[0].service(Retention)
     until(lambda: not retention.settle())
     server.stop()
     assert problems(server) == []
@@ -241,8 +242,8 @@ def test_one_that_is_recorded_as_unindexed_is_left_out_before_its_words_are_gone
     assert service.found(WORD) == []
     assert not len(Search(index).said_in(SearchScope(start=0, end=server.clock.now + 1), 10))
     assert index.removal.unsettled() == [old]
-    assert opened.retention.settle()
-    assert not opened.retention.settle()
+    assert opened.service(Retention).settle()
+    assert not opened.service(Retention).settle()
     server.stop()
     assert problems(server) == []
 
@@ -262,7 +263,7 @@ def test_of_a_long_one_no_word_stays_in_the_index_and_every_line_comes_back(
     again = start_server(data_dir=server.data_dir)
     service = connect(again)
     service.append(name, user("Back again", timestamp=moment(again.clock.now)))
-    retention = again.app.spaces.open_now()[0].retention
+    retention = again.app.spaces.open_now()[0].service(Retention)
     until(lambda: not retention.settle())
     for place in (0, LONG // 2, LONG - 1):
         assert service.found(f"number{place}") == [name], place

@@ -13,7 +13,7 @@ import pytest
 from recollect import CheckpointRecord, Client, Message
 from recollect_server.kernel.domain.keys import new_key
 from recollect_server.kernel.failpoints import FAILPOINTS
-from recollect_server.run.app import CannotStart
+from recollect_server.run.folder import CannotStart
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import RunningServer, Start

@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 from recollect import Client
+from recollect_server.people.communication_service import External
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, answers, delete_index, transcript, user
@@ -272,7 +273,9 @@ def test_verify_finds_nothing_wrong_with_words_of_any_characters(
     connect(server).append(connect(server).create().id, *map(user, texts))
     with server.app.spaces.use("default") as space:
         for number, text in enumerate(texts):
-            space.external.receive("whatsapp", "+15550001111", f"wamid-{number}", text, (), None)
+            space.service(External).receive(
+                "whatsapp", "+15550001111", f"wamid-{number}", text, (), None
+            )
     server.stop()
     clean = (0, "1 conversation, 151 messages, 1 external communication, 0 problems\n")
 

@@ -13,7 +13,7 @@ import apsw
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
-from recollect_server.run.space_jobs import RETENTION
+from recollect_server.run.jobs.of_space import RetentionKeeper
 
 from tests.conftest import RunningServer
 from tests.server.conftest import server_process, user
@@ -113,7 +113,7 @@ def test_jobs_that_wait_for_an_index_hold_up_those_of_no_other_space(
     with hanging(spaces["stuck"]._space.index):
         stuck.append(name, user("word"))
         # those of retention wait for each other, so that all together stay within their bound
-        jobs = {job: it for job, it in spaces["stuck"].jobs.items() if job != RETENTION}
+        jobs = {job: it for job, it in spaces["stuck"].jobs.items() if job != RetentionKeeper.name}
         for it in jobs.values():
             it.next_at = 0.0
         until(lambda: any(it.is_at_work for it in jobs.values()))

@@ -9,6 +9,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.kernel.domain.conversation import SplitSuggested
 from recollect_server.kernel.log.lines import Entry, encode
+from recollect_server.kernel.stream.live import LiveUpdates
 
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
@@ -271,7 +272,7 @@ def test_nothing_is_followed_once_nobody_watches(
     one = subscribe().ready()
     assert subscribe(load_conversation_id=UNKNOWN).ended().error
     [space] = server.app.spaces.open_now()
-    updates: Any = space._watched[0]
+    updates = space.service(LiveUpdates)
     assert updates._following is not None
     one.drop()
     until(lambda: updates._following is None)

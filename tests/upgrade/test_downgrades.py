@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import structlog
 from recollect_server.kernel.format import FORMAT, NAME
-from recollect_server.run.app import CannotStart
+from recollect_server.run.folder import CannotStart
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 

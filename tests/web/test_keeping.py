@@ -432,7 +432,7 @@ def test_a_conversation_that_is_not_searched_says_so(stage: Stage, window: Brows
     stage.client.admin.set_setting("retention", "unindex channel=oldest idle=30d")
 
     def is_unindexed() -> bool:
-        stage.server.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0
+        stage.server.spaces.open_now()[0].jobs["retention"].next_at = 0.0
         return stage.client.conversations.get(old.id).unindexed
 
     until(is_unindexed)

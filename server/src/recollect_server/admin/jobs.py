@@ -1,6 +1,5 @@
 """Background jobs of a space as administrators see them: their states, work and failures."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -51,7 +50,7 @@ class Working(OpenedSpace, Protocol):
     """Protocol of an open space that tells of its jobs."""
 
     def reports(self) -> list[JobReport]:
-        """Return the state of each job."""
+        """Return the state of each job that is not turned off."""
 
 
 _HELP = {
@@ -78,14 +77,15 @@ class JobAdministration:
         reports = self._reports(space_name)
         if reports is None:
             return [_asleep(name, statistics) for name in _HELP]
-        return [_overview(report, statistics) for report in reports]
+        off = {name: JobReport(name=name, is_on=False) for name in _HELP}
+        return [_overview((off | reports)[name], statistics) for name in _HELP]
 
-    def _reports(self, name: str) -> Sequence[JobReport] | None:
-        """Return the reports of an open space; None if it is not open."""
+    def _reports(self, name: str) -> dict[str, JobReport] | None:
+        """Return the reports of an open space by their names; None if it is not open."""
         for space in self._spaces.open_now():
             if space.name == name and (lease := self._spaces.borrow(space)) is not None:
                 with lease:
-                    return space.reports()
+                    return {report.name: report for report in space.reports()}
         return None
 
 

@@ -1,7 +1,7 @@
 """Retention as administrators see it: rules, what they would delete, and what they deleted."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from recollect_server.admin.spaces import SpaceStores
 from recollect_server.kernel.domain.errors import SpaceNotFound
@@ -11,12 +11,6 @@ from recollect_server.kernel.space.opened import OpenedSpace
 from recollect_server.kernel.space.spaces import Spaces
 from recollect_server.retention.rule import RetentionReceipt, RetentionRule
 from recollect_server.retention.service import NewRules, Retention, RetentionPlan, receipts
-
-
-class Retaining(OpenedSpace, Protocol):
-    """Protocol of an open space that has rules of retention."""
-
-    retention: Retention
 
 
 class RetentionAdministration:
@@ -34,7 +28,7 @@ class RetentionAdministration:
         self._rules = rules
         self._new_rules = new_rules
         self._clock = clock
-        self._spaces: Spaces[Retaining] = spaces
+        self._spaces: Spaces[OpenedSpace] = spaces
 
     def rules(self, space: str) -> list[RetentionRule]:
         return [rule for rule in self._rules.now if rule.is_for(space)]
@@ -60,7 +54,7 @@ class RetentionAdministration:
             with lease as opened:
                 opened.follow()
                 own = None if rules is None else tuple(rule for rule in rules if rule.is_for(space))
-                opened.retention.plan(plan, own, space)
+                opened.service(Retention).plan(plan, own, space)
         return plan
 
     def receipts(

@@ -13,7 +13,6 @@ from google.protobuf.message import Message as ProtoMessage
 
 from recollect_server.access.audit import Audit, object_of
 from recollect_server.access.audit_file import AuditLog
-from recollect_server.access.limits import Limiter
 from recollect_server.access.principal import Principal
 from recollect_server.access.token_uses import TokenUses
 from recollect_server.access.tokens import Tokens
@@ -35,6 +34,7 @@ from recollect_server.kernel.domain.time import Clock, system_clock
 from recollect_server.kernel.space.spaces import Spaces
 from recollect_server.retention.service import NewRules
 from recollect_server.run.backup_keys import backup_keys
+from recollect_server.run.callers import Callers
 from recollect_server.run.settings import Settings
 from recollect_server.run.settings.in_force import SettingsAdministration
 from recollect_server.run.stores import Stores, opened_tokens
@@ -51,9 +51,7 @@ class Administered:
     settings: Holder[Settings]
     stores: Stores
     clock: Clock
-    tokens: Tokens
-    uses: TokenUses
-    limiter: Limiter
+    callers: Callers
     new_rules: NewRules
     spaces: Spaces[Any]
     streams: Streams
@@ -74,7 +72,7 @@ def admin_handlers(parts: Administered) -> AdminHandlers:
     return AdminHandlers(
         SettingsAdministration(parts.settings),
         spaces,
-        ServerWatch(data_dir, parts.limiter.save, parts.clock),
+        ServerWatch(data_dir, parts.callers.limiter.save, parts.clock),
         BackupAdministration(
             parts.stores.folder_of,
             settings.backup_dir,
@@ -92,8 +90,8 @@ def admin_handlers(parts: Administered) -> AdminHandlers:
             parts.clock,
         ),
         parts.verifications,
-        parts.tokens,
-        parts.uses,
+        parts.callers.tokens,
+        parts.callers.uses,
         _SEAL,
         parts.clock,
     )

@@ -2,7 +2,7 @@
 
 What happens (calls, steps, counts) is accumulated by `Metrics`, the adapter of
 `kernel.domain.telemetry`; what is (streams, backlogs, threads) is read when somebody asks
-(`run.metrics_page`). The instruments of prometheus-client, which writes both down, are not used for
+(`run.pages`). The instruments of prometheus-client, which writes both down, are not used for
 what happens: an observation takes them some 3 us, and these 0.5.
 
 A label has one of the values that its metric declares, or `other`. So the number of series does
@@ -25,7 +25,8 @@ from recollect_server.kernel.domain.telemetry import Count, Step, Telemetry
 from recollect_server.kernel.log.store import Purpose
 from recollect_server.notes.naming import Outcome
 from recollect_server.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
-from recollect_server.run.space_jobs import JOB_NAMES
+from recollect_server.run.jobs.notes import NOTES
+from recollect_server.run.jobs.of_space import JOBS
 
 OTHER = "other"
 """Label of a value that is not declared."""
@@ -188,7 +189,7 @@ _ALL = (
         "recollect_jobs_failing",
         "gauge",
         "Open spaces in which the last turn of a job failed, by job.",
-        {"job": (*JOB_NAMES.values(), "notes")},
+        {"job": (*(it.name for it in JOBS), NOTES)},
     ),
     Metric("recollect_data_free_bytes", "gauge", "Bytes free on the disk of data_dir."),
     Metric("recollect_data_size_bytes", "gauge", "Size of that disk."),

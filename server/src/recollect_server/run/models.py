@@ -15,8 +15,10 @@ from recollect_server.notes.offline.extractive import Extractive
 from recollect_server.recall.model.embedder import Embedder
 from recollect_server.recall.model.models import EmbeddingModel, EmbeddingModels
 from recollect_server.recall.model.weights import E5, NoWeights, WrongWeights, look, shipped
+from recollect_server.recall.model.workers import Workers
 from recollect_server.run.folder import CannotStart
 from recollect_server.run.jobs.notes import Throttle
+from recollect_server.run.jobs.of_space import ModelReleaser
 from recollect_server.run.settings import Settings
 
 # of a day's budget that writing offline notes anew may use: the rest is for new notes
@@ -95,3 +97,17 @@ def abbreviator(settings: Settings) -> str:
     if settings.abbreviator == "auto":
         return "anthropic" if os.environ.get(ANTHROPIC_KEY) else "extractive"
     return settings.abbreviator
+
+
+def open_models(
+    live: Live[Settings], weights: Path | None, stops: list[Callable[[], None]]
+) -> tuple[EmbeddingModels | None, Workers | None]:
+    """Open the embedding models and the threads that they run in; None without weights."""
+    if not weights:
+        return None, None
+    workers = Workers(live.now.embedding_threads)
+    stops.append(workers.stop)
+    models = embedding_models(live.now, weights)
+    idle = live.view(lambda now: now.embedding_idle.total_seconds())
+    stops.append(ModelReleaser(models, idle).stop)
+    return models, workers

@@ -4,81 +4,36 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import structlog
 
-from recollect_server.access.limits import Limiter, Quota, Rate, StoredAmounts
+from recollect_server.access.limits import Quota, StoredAmounts
 from recollect_server.admin.jobs import JobReport
-from recollect_server.anchors.service import Anchors
-from recollect_server.channels.commands import Commands
-from recollect_server.channels.rate_limit import RateLimiter
-from recollect_server.channels.receiving import Receiving
-from recollect_server.checkpoints.service import Checkpoints
-from recollect_server.context.counts import ContextCounts
-from recollect_server.contract.answers import Answers
-from recollect_server.contract.convert import CursorSeal
-from recollect_server.contract.streams import Streams
-from recollect_server.contract.updates import encode, encode_communication_update
-from recollect_server.conversations.service import Conversations
 from recollect_server.kernel.compare.checks import Findings
-from recollect_server.kernel.compare.recovery import (
-    COMPARED_AT_ONCE,
-    Progress,
-    no_progress,
-    recover,
-)
+from recollect_server.kernel.compare.recovery import recover
 from recollect_server.kernel.compare.verification import Verifier
 from recollect_server.kernel.domain.conversation import Capacity
-from recollect_server.kernel.domain.errors import IndexUnavailable
-from recollect_server.kernel.domain.live import Live
-from recollect_server.kernel.domain.telemetry import UNMEASURED, Telemetry
-from recollect_server.kernel.domain.time import Clock, milliseconds
-from recollect_server.kernel.erase.removals import Removals
-from recollect_server.kernel.index.file import NAME as INDEX_NAME
-from recollect_server.kernel.log.store import LogStore
-from recollect_server.kernel.space.events import (
-    ChangedElsewhere,
-    Deleted,
-    Redacted,
-    Resting,
-    Unindexed,
+from recollect_server.kernel.domain.errors import (
+    DataUnavailable,
+    IndexUnavailable,
+    StorageUnavailable,
 )
-from recollect_server.kernel.space.locks import LockOrder
+from recollect_server.kernel.index.file import NAME as INDEX_NAME
+from recollect_server.kernel.log.store import LogStore, LogUnavailable
 from recollect_server.kernel.space.space import Space
-from recollect_server.kernel.stream.live import LiveUpdates
-from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.notes.table import notes_of
-from recollect_server.people.communication_service import External
-from recollect_server.people.communication_store import CommunicationStore
-from recollect_server.people.communication_stream import LiveCommunications
-from recollect_server.people.identities import Identities, identity_ledger
-from recollect_server.people.routing_service import Routes
-from recollect_server.recall.embedding.service import Embedding
 from recollect_server.recall.meaning import Meaning
-from recollect_server.recall.model.models import EmbeddingModels
-from recollect_server.recall.model.workers import Workers
-from recollect_server.recall.recall import Recall
 from recollect_server.recall.vectors.file import NAME as VECTORS_NAME
-from recollect_server.retention.service import NewRules, Retention, RetentionGrace, retention_ledger
 from recollect_server.run.features import FEATURES
 from recollect_server.run.folder import is_out_of_memory
-from recollect_server.run.jobs.due_work import DueWork
-from recollect_server.run.jobs.of_space import Bounds, CountWriter, EmbedderJob, UpdatePruner
-from recollect_server.run.models import NotesWriter, abbreviator
+from recollect_server.run.jobs.notes import NOTES, SpaceNotes
+from recollect_server.run.jobs.rounds import Job
+from recollect_server.run.parts import PARTS
+from recollect_server.run.parts.opening import Opening, Shared, T
 from recollect_server.run.reading import IndexReading, ReadingSpace
-from recollect_server.run.settings import Settings
-from recollect_server.run.space_handlers import (
-    SearchServices,
-    SpaceServices,
-    recall_handlers,
-    space_handlers,
-    working_limits,
-)
-from recollect_server.run.space_jobs import SpaceJobs
-from recollect_server.run.stores import Stores
 
 log = structlog.get_logger("recollect.app")
 
@@ -87,38 +42,6 @@ _MOST_WAITING, _MOST_BYTES = 16, 32 << 10
 _TAKEN_IN_AFTER = 5_000  # milliseconds from an append to a space at rest to its indexing
 
 _EMPTY_FOLDER = ".empty"  # of the space that stands for those that nobody wrote to
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """Parts of the server that all its spaces share."""
-
-    live: Live[Settings]
-    stores: Stores
-    clock: Clock
-    streams: Streams
-    answers: Answers
-    due: DueWork
-    stopping: threading.Event
-    """Set when the jobs are to stop."""
-    note_work: Callable[[], None]
-    """Wakes the jobs: others than calls gave them something to do."""
-    is_leaving: Callable[[str], bool]
-    """Tells whether a space is to be deleted, or all are to be closed."""
-    models: EmbeddingModels | None
-    """None: nothing is embedded."""
-    workers: Workers | None
-    writer: NotesWriter | None
-    """None: nobody takes notes."""
-    limiter: Limiter
-    retention_grace: RetentionGrace
-    new_rules: NewRules
-    lock_order: LockOrder | None = None
-    progress: Progress = no_progress
-    compared_at_once: int = COMPARED_AT_ONCE
-    telemetry: Telemetry = UNMEASURED
-    opening: dict[str, "OpenSpace"] = field(default_factory=dict)
-    """Spaces that are being opened, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +69,7 @@ class OpenSpace:
     """One owner's data, open and served."""
 
     def __init__(self, name: str, shared: Shared) -> None:
-        """Open the space of a name, and make it if there is none.
-
-        Raises OSError, DataUnavailable; then nothing is left open.
-        """
+        """Open nothing yet: `open` does."""
         self.name = name
         self._shared = shared
         self._stops: list[Callable[[], None]] = []
@@ -157,15 +77,23 @@ class OpenSpace:
         self._is_due = self._is_watched = False
         self._due_at: int | None = shared.clock()
         self._reading: IndexReading | None = None
-        shared.opening[name] = self
+
+    def open(self) -> None:
+        """Open the space, and make it if there is none.
+
+        Raises OSError, DataUnavailable; then nothing is left open.
+        """
         try:
-            self._open()
+            self._open_logs(self._shared.stores.of(self.name or _EMPTY_FOLDER))
+            self._open_parts()
         except BaseException as error:
             if not is_out_of_memory(error):
                 self.close(drains=False)
             raise
-        finally:
-            del shared.opening[name]
+
+    def service(self, kind: type[T]) -> T:
+        """Return the service of a type that a part gave the space."""
+        return self._opening.service(kind)
 
     def carry_out(self, work: Callable[..., Any], *of: Any, appends: bool = False) -> Any:
         """Return the result of a call's work `of` these arguments, behind what other processes
@@ -204,7 +132,7 @@ class OpenSpace:
         self.flush()
         self._look_for_work()
         may_rest = self.name and self._is_used and self._space.may_rest
-        if not may_rest or self._communications.behind:
+        if not may_rest or any(is_at_work() for is_at_work in self._opening.keeps_awake):
             return False
         self._flush_all()
         self._unwatch()
@@ -215,7 +143,7 @@ class OpenSpace:
         except IndexUnavailable:
             return False
         finally:
-            self._logs.close()
+            self._space.store.close()
         self._note_due()
         return True
 
@@ -240,7 +168,7 @@ class OpenSpace:
 
     def _note_backlog(self) -> None:
         """Close the files of an append to the space at rest, and note that its index is due."""
-        self._logs.close()
+        self._space.store.close()
         with self._changing:
             # one that is watched is being woken
             if not self._is_due and not self._is_watched and self._has_backlog:
@@ -253,13 +181,13 @@ class OpenSpace:
 
     def _watch(self) -> None:
         self._is_watched = True
-        for watched in self._watched:
+        for watched in self._opening.watched:
             self._shared.streams.watch(watched, stands_in=not self.name)
 
     def _unwatch(self) -> None:
         if self._is_watched:
             self._is_watched = False
-            for watched in self._watched:
+            for watched in self._opening.watched:
                 self._shared.streams.unwatch(watched)
 
     def close(self, *, drains: bool = True) -> None:
@@ -286,77 +214,14 @@ class OpenSpace:
 
     def due_at(self) -> int | None:
         """Return when its jobs have work, in milliseconds; None if nothing will be due."""
-        return self._jobs.due_at()
+        now = self._shared.clock()
+        try:
+            times = [self.notes.due_at(), *(job.due_at(now) for job in self.jobs.values())]
+        except DataUnavailable:
+            return now
+        return min((time for time in times if time is not None), default=None)
 
-    def _open(self) -> None:
-        shared, stops = self._shared, self._stops
-        live, settings = shared.live, shared.live.now
-        self._logs = logs = shared.stores.of(self.name or _EMPTY_FOLDER)
-        self._space = space = self._open_logs(logs)
-        checkpoints = self._open_checkpoints(space, logs)
-        self._communications = communications = CommunicationStore(space)
-        self.external = External(communications, live.view(lambda now: now.acknowledgement))
-        seal = self._seal()
-        updates, communication_updates = self._watch_updates(space, communications, seal)
-        self.retention = self._retention(space, logs)
-        self._meaning = meaning = self._open_meaning(space, logs)
-        counts = ContextCounts(space)
-        count_writer = CountWriter(counts)
-        routes = Routes.of(space)
-        conversations = Conversations(space, routes)
-        notes = ConversationNotes(space, by_rule=abbreviator(settings) == "extractive")
-        removals = Removals(space)
-        identities = Identities(space, identity_ledger(logs))
-        space.subscribe(ChangedElsewhere, lambda event: identities.changed(event.name))
-        senders = RateLimiter(
-            space, live.view(lambda now: Rate.of(now.sender_rate, 60_000, now.sender_burst))
-        )
-        self._flushes = count_writer.flush, senders.close
-        stops.append(self._flush_all)
-        self.recall = Recall(space, meaning, identities)
-        services = SpaceServices(
-            space,
-            conversations,
-            notes,
-            removals,
-            updates,
-            Receiving(
-                space,
-                routes,
-                identities,
-                Commands(space, notes, removals, settings.model_names),
-                senders,
-                self.external,
-            ),
-            identities,
-            communication_updates,
-            checkpoints,
-            SearchServices(space, meaning, Anchors(space), counts, self.external, self.recall),
-        )
-        self.handlers: Mapping[str, object] = space_handlers(
-            services, live, shared.streams, shared.answers, seal
-        )
-        self._jobs = SpaceJobs(
-            space,
-            live,
-            shared.writer,
-            shared.note_work,
-            partial(shared.is_leaving, self.name),
-            counts=count_writer,
-            pruner=UpdatePruner(
-                space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))
-            ),
-            retention=self.retention,
-            embedder=EmbedderJob(Embedding(space, meaning, shared.workers, shared.stopping))
-            if shared.workers is not None
-            else None,
-        )
-        self.jobs, self.notes = self._jobs.by_name, self._jobs.notes
-        # first, as soon as nobody uses the space
-        self.flush: Callable[[], None] = space.flush
-        stops += (self._look_for_work, partial(space.flush, is_last=True))
-
-    def _open_logs(self, logs: LogStore) -> Space:
+    def _open_logs(self, logs: LogStore) -> None:
         """Bring the index up to the logs, and open both."""
         shared, stops = self._shared, self._stops
         if self.name:
@@ -370,7 +235,7 @@ class OpenSpace:
         self.recovered = recover(
             logs, FEATURES, shared.clock, shared.progress, shared.compared_at_once, reading
         )
-        space = Space(
+        self._space = space = Space(
             logs,
             self.recovered.index,
             FEATURES,
@@ -385,69 +250,36 @@ class OpenSpace:
             telemetry=shared.telemetry,
         )
         stops += (space.close, logs.close, reading.end)
-        return space
 
-    def _open_checkpoints(self, space: Space, logs: LogStore) -> Checkpoints:
-        """Finish the deletes of checkpoints, and bound what the space keeps."""
-        shared = self._shared
-        checkpoints = Checkpoints(
-            logs, lambda name: space.exclusive(conversation=name), shared.clock
-        )
-        checkpoints.finish_deletes()
+    def _open_parts(self) -> None:
+        """Let each part give the space what it has for it."""
+        shared, stops, space = self._shared, self._stops, self._space
         self._quota = Quota(
             shared.limiter,
             self.name,
             shared.live.view(
                 lambda now: StoredAmounts(now.space_conversations, now.space_stored_bytes)
             ),
-            lambda: _stored(space, checkpoints),
+            self._stored,
             shared.clock,
         )
-        space.subscribe(ChangedElsewhere, lambda event: checkpoints.changed(event.name))
-        return checkpoints
-
-    def _watch_updates(
-        self, space: Space, communications: CommunicationStore, seal: CursorSeal
-    ) -> tuple[LiveUpdates, LiveCommunications]:
-        """Let the streams watch the updates of conversations and of communications."""
-        settings = self._shared.live.now
-        updates = LiveUpdates(
-            space,
-            self._shared.live.view(working_limits),
-            partial(encode, seal),
-            draft_timeout=milliseconds(settings.draft_timeout),
-            max_draft=settings.max_message_bytes,
-        )
-        encode_update = partial(encode_communication_update, seal)
-        communication_updates = LiveCommunications(communications, encode_update)
-        self._watched = updates, communication_updates
+        self._opening = opening = Opening(self.name, shared, space)
+        stops.append(opening.close)
+        for part in PARTS:
+            part.read(opening)
+            part.register(opening)
+        self.handlers: Mapping[str, object] = opening.handlers
+        self.jobs: Mapping[str, Job] = opening.jobs
+        self.notes = opening.service(SpaceNotes)
         self._watch()
-        self._stops.append(self._unwatch)
-        return updates, communication_updates
-
-    def _retention(self, space: Space, logs: LogStore) -> Retention:
-        receipts = retention_ledger(logs)
-        receipts.recover()
-        rules = self._shared.live.view(
-            lambda it: tuple(rule for rule in it.retention_rules if rule.is_for(self.name))
+        # first, as soon as nobody uses the space
+        self.flush: Callable[[], None] = space.flush
+        stops += (
+            self._unwatch,
+            self._flush_all,
+            self._look_for_work,
+            partial(space.flush, is_last=True),
         )
-        shared = self._shared
-        return Retention(
-            space, lambda: rules.now, receipts, shared.retention_grace, shared.new_rules
-        )
-
-    def _open_meaning(self, space: Space, logs: LogStore) -> Meaning:
-        """Open the vectors, which follow what happens to conversations."""
-        meaning = Meaning(logs.root, self._shared.models)
-        self._stops.append(meaning.close)
-        space.subscribe(Deleted, meaning.forget)
-        space.subscribe(Redacted, meaning.redact)
-        space.subscribe(Unindexed, meaning.unindex)
-        space.subscribe(Resting, meaning.rest)
-        return meaning
-
-    def _seal(self) -> CursorSeal:
-        return CursorSeal(self.name, is_default=self.name == self._shared.live.now.space)
 
     def partial(self) -> ReadingSpace | None:
         """Return what can be read already of the space, which is being opened, for one call; None
@@ -456,22 +288,18 @@ class OpenSpace:
         if self._reading is None or (index := self._reading.index()) is None:
             return None
         shared = self._shared
-        logs, live = shared.stores.of(self.name), shared.live
         space = Space(
-            logs,
+            shared.stores.of(self.name),
             index,
             FEATURES,
             shared.clock,
             telemetry=shared.telemetry,
             reading=self._reading.reason,
         )
-        external = External(CommunicationStore(space), live.view(lambda now: now.acknowledgement))
-        meaning = Meaning(logs.root, shared.models)
-        recall = Recall(space, meaning, Identities(space, identity_ledger(logs)))
-        anchors, counts = Anchors(space), ContextCounts(space)
-        services = SearchServices(space, meaning, anchors, counts, external, recall)
-        handlers = {"RecallService": recall_handlers(services, live, shared.answers, self._seal())}
-        return ReadingSpace(self.name, self._reading, index, space, handlers)
+        opening = Opening(self.name, shared, space)
+        for part in PARTS:
+            part.read(opening)
+        return ReadingSpace(self.name, self._reading, index, space, opening.handlers)
 
     def verify(self, findings: Findings, check: Callable[[], None]) -> None:
         """Compare its logs with its index and vectors (see `Verifier`)."""
@@ -481,7 +309,9 @@ class OpenSpace:
         Verifier(space.upkeep.comparison(check), FEATURES, findings).run()
 
     def reports(self) -> list[JobReport]:
-        return self._jobs.reports()
+        """Return the states of its jobs that settings do not turn off."""
+        jobs = [job.report(self._shared.clock) for job in self.jobs.values()]
+        return [*jobs, *(report() for report in self._opening.reports)]
 
     def held(self) -> tuple[int, int]:
         """Return the number of messages whose logs refused them, and their bytes."""
@@ -497,7 +327,8 @@ class OpenSpace:
 
     def load(self) -> SpaceLoad:
         """Return what waits now."""
-        index, waiting = self._space.index, self._meaning.waiting
+        index, waiting = self._space.index, self.service(Meaning).waiting
+        failing = {name for name, job in self.jobs.items() if job.failure}
         documents, size = index.waiting()
         held_messages, held_bytes = self._space.held()
         notes_due = notes_failed = 0
@@ -515,13 +346,13 @@ class OpenSpace:
             held_bytes,
             notes_due,
             notes_failed,
-            self._jobs.failing(),
+            frozenset(failing | {NOTES} if self.notes.failure else failing),
         )
 
     def _flush_all(self) -> None:
         """Write what jobs keep in memory. Of a space at rest it is written."""
         if not self._space.is_resting:
-            for flush in self._flushes:
+            for flush in self._opening.flushes:
                 flush()
 
     def _look_for_work(self) -> None:
@@ -556,8 +387,35 @@ class OpenSpace:
     def _is_gone(self) -> bool:
         return not (self._shared.live.now.data_dir / self.name).exists()
 
+    def _stored(self) -> StoredAmounts:
+        """Return what the space keeps."""
+        conversations, size = self._space.index.stored()
+        return StoredAmounts(conversations, size + sum(it() for it in self._opening.stored))
 
-def _stored(space: Space, checkpoints: Checkpoints) -> StoredAmounts:
-    """Return what a space keeps."""
-    conversations, size = space.index.stored()
-    return StoredAmounts(conversations, size + checkpoints.stored_bytes())
+
+class Opener:
+    """Opens the spaces of a server. Safe to call from any thread."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._being_opened: dict[str, OpenSpace] = {}
+
+    def open(self, name: str) -> OpenSpace:
+        """Open a space. Raises DataUnavailable, which names it."""
+        space = self._being_opened[name] = OpenSpace(name, self._shared)
+        try:
+            self._shared.stores.check_name(name)
+            space.open()
+        except (OSError, LogUnavailable) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise StorageUnavailable(f"the space {name} cannot be opened: {reason}") from error
+        except IndexUnavailable as error:
+            raise IndexUnavailable(f"the space {name} cannot be opened: {error}") from error
+        finally:
+            del self._being_opened[name]
+        return space
+
+    def partial(self, name: str) -> ReadingSpace | None:
+        """Return what can be read already of a space that is being opened; None if nothing can."""
+        space = self._being_opened.get(name)
+        return space.partial() if space is not None else None

@@ -3,11 +3,16 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+T = TypeVar("T")
+
 
 class OpenedSpace(Protocol):
     name: str
     handlers: Mapping[str, object]
     """Handlers of its services, by the services' names."""
+
+    def service(self, kind: type[T]) -> T:
+        """Return the service of a type, which a feature gave it."""
 
     def admit(self, size: int) -> None:
         """Let a call write so many bytes. Raises LimitExceeded if the space may keep no more."""

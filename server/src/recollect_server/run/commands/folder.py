@@ -16,8 +16,8 @@ from recollect_server.kernel.format import NewerFormat, check_format
 from recollect_server.kernel.log.folder import FolderStore, spaces_in
 from recollect_server.kernel.log.moves import folder_refusal
 from recollect_server.kernel.log.store import LogUnavailable
-from recollect_server.run.app import CannotStart, FolderLock
 from recollect_server.run.commands.logs import printable, say, set_up_logs_of_a_command
+from recollect_server.run.folder import CannotStart, FolderLock
 from recollect_server.run.settings import Settings
 from recollect_server.run.settings.values import FOLDER
 

@@ -22,6 +22,7 @@ from recollect_server.run import app
 from recollect_server.run.commands.folder import shown
 from recollect_server.run.commands.logs import say, set_level, set_up_logs
 from recollect_server.run.commands.options import NamedPath, load_settings, with_settings
+from recollect_server.run.folder import NO_MEMORY, CannotStart, OutOfMemory
 from recollect_server.run.settings import Settings, unread
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # as malloc.h numbers them
@@ -53,10 +54,10 @@ def serve(config: Path | None, while_locked: Path | None, **flags: Any) -> None:
             running = app.start(
                 settings, progress=shown("Bringing the index up to the transcripts")
             )
-    except app.OutOfMemory as error:
+    except OutOfMemory as error:
         say(f"Error: {error}", sys.stderr)
         os._exit(1)  # threads that were started may wait for ever for those that could not be
-    except (app.CannotStart, CannotListen, RecollectError) as error:
+    except (CannotStart, CannotListen, RecollectError) as error:
         raise click.ClickException(str(error)) from error
     running.settings.follow(lambda settings: set_level(settings.log_level))
     # What was made so far stays until the end. The collector would go through all of it again and
@@ -136,7 +137,7 @@ def _ended_by_signals() -> Iterator[None]:
     try:
         thread.start()
     except RuntimeError as error:
-        raise app.OutOfMemory(app.NO_MEMORY) from error
+        raise OutOfMemory(NO_MEMORY) from error
     try:
         yield
     finally:

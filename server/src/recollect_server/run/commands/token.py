@@ -25,10 +25,10 @@ from recollect_server.kernel.domain.time import milliseconds, system_clock, to_t
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.run.administration import TokenCommands, token_commands
-from recollect_server.run.app import CannotStart
 from recollect_server.run.commands.folder import folder_there, format_known
 from recollect_server.run.commands.logs import say, set_up_logs_of_a_command
 from recollect_server.run.commands.options import NamedPath, load_settings
+from recollect_server.run.folder import CannotStart
 from recollect_server.run.settings.values import FOLDER, duration
 
 _OVERLAP = timedelta(days=1)

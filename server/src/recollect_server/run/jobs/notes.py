@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from recollect_server.admin.jobs import JobReport
 from recollect_server.kernel.domain.errors import DataUnavailable, IndexUnavailable
 from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.telemetry import UNMEASURED, Count, Step, Telemetry
@@ -28,8 +29,12 @@ from recollect_server.notes.naming import Outcome
 from recollect_server.notes.one_at_a_time import NotesTask
 from recollect_server.notes.table import Waiting
 from recollect_server.run.jobs.loop import Loop, unforeseen
+from recollect_server.run.jobs.rounds import wall_time
 
 log = structlog.get_logger("recollect.abbreviator")
+
+NOTES = "notes"
+"""Name of this work, for administrators and metrics."""
 
 _SECONDS = 0.5  # between two looks at the index while nothing waits,
 _RESTING_SECONDS = 5.0  # and while nobody calls: notes are due minutes after the last call
@@ -140,6 +145,20 @@ class SpaceNotes:
     def due_at(self) -> int | None:
         """Return when the next conversation waits, in milliseconds; None if none will."""
         return self._due_at((self._swept_at or 0) + self._sweep_interval.now)
+
+    def report(self, clock: Clock) -> JobReport:
+        """Return the state of the notes, for administrators."""
+        try:
+            due = self.due_at()
+        except DataUnavailable:
+            due = None
+        return JobReport(
+            name=NOTES,
+            is_on=bool(self._tasks),
+            is_busy=due is not None and due <= clock(),
+            reason=self.failure,
+            ran_at=wall_time(self.taken_at, clock) if self.taken_at else None,
+        )
 
     def written(self) -> None:
         """Note that notes were written: nothing refuses altogether."""

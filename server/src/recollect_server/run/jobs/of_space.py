@@ -1,5 +1,5 @@
-"""The jobs that keep an open space in order: its index, its counts, its logs of updates, and the
-vectors of what was said. `Rounds` gives each its turns.
+"""The jobs that keep an open space in order: its index, its counts, its logs of updates, its rules
+of retention, and the vectors of what was said. `Rounds` gives each its turns.
 """
 
 import threading
@@ -19,6 +19,7 @@ from recollect_server.kernel.index.updates import PRUNED
 from recollect_server.kernel.space.space import Space
 from recollect_server.recall.embedding.service import Embedding
 from recollect_server.recall.model.models import EmbeddingModels
+from recollect_server.retention.service import Retention
 from recollect_server.run.jobs.loop import Loop
 from recollect_server.run.jobs.rounds import RESTING_SECONDS, Job
 
@@ -33,6 +34,10 @@ _COUNT_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
 _SLICE = 500  # updates pruned in one transaction, a few milliseconds
 _PAUSE = 0.02  # seconds between two, for others
+_FIRST_RETENTION_SECONDS = 1.0  # until the first look at what rules are about
+_RETENTION_SECONDS = 60.0  # between two looks
+_RETENTION_SLICE = 20  # conversations of one turn
+_RETENTION_PAUSE = 0.05  # seconds between two turns, for others
 _EMBED_SECONDS = 0.25
 _MOST_EMBED_SECONDS = 15.0  # between two tries of what still fails
 _MOST_RELEASE_SECONDS = 30.0  # between two looks for models that nobody uses
@@ -41,6 +46,8 @@ _LOOK_SECONDS = 2.0  # between two looks at what to embed while nothing is writt
 
 class IndexKeeper(Job):
     """Brings the index up to the transcripts whenever it fell behind or was lost."""
+
+    name = "repair"
 
     def __init__(self, space: Space, is_leaving: Callable[[], bool]) -> None:
         """`is_leaving` tells whether the space is to be deleted or closed."""
@@ -60,6 +67,15 @@ class IndexKeeper(Job):
         """Wait for a call if the index has everything."""
         return RESTING_SECONDS if self._is_well and not self.failure else 0.0
 
+    @property
+    def is_busy(self) -> bool:
+        """Return whether the index is being compared with the transcripts."""
+        return self._space.upkeep.is_comparing
+
+    def due_at(self, now: int) -> int | None:
+        """Return now if something is to be compared, or a delete is to be finished."""
+        return now if self.is_busy or self._space.deletions.is_any_left else None
+
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
 
@@ -73,6 +89,8 @@ class IndexKeeper(Job):
 
 class FollowerJob(Job):
     """Takes in what other processes write while nobody calls: soon where somebody watches."""
+
+    name = "following"
 
     def __init__(
         self, space: Space, is_watched: Callable[[], bool], note_work: Callable[[], None]
@@ -104,6 +122,8 @@ class FollowerJob(Job):
 
 class CountWriter(Job):
     """Writes what contexts are made of behind the calls."""
+
+    name = "tiers"
 
     def __init__(self, counts: ContextCounts) -> None:
         super().__init__(_COUNT_SECONDS)
@@ -140,6 +160,8 @@ class UpdatePruner(Job):
     """Keeps the log of updates within its bounds, a little at a time, so that appends never wait
     for it.
     """
+
+    name = "updates"
 
     def __init__(self, space: Space, bounds: Live[Bounds], seconds: float = _PRUNE_SECONDS) -> None:
         super().__init__(seconds)
@@ -184,14 +206,55 @@ class UpdatePruner(Job):
                 pruned += index.log.prune(kind, through, limit)
         return pruned
 
-    def due_at(self) -> int | None:
+    def due_at(self, now: int) -> int | None:  # noqa: ARG002 - it is the same at any time
         """Return when the oldest update will be too old, in milliseconds; None if there is none."""
         oldest = self._space.index.log.oldest()
         return oldest + milliseconds(self._bounds.now.retention) if oldest else None
 
 
+class RetentionKeeper(Job):
+    """Deletes and unindexes what the rules are about, a few conversations at a time."""
+
+    name = "retention"
+
+    def __init__(self, retention: Retention) -> None:
+        super().__init__(_FIRST_RETENTION_SECONDS)
+        self._retention = retention
+        self._reason = ""
+
+    @property
+    def failure(self) -> str:
+        """Reason for which the last turn failed; empty if it did not."""
+        return self.fault or self._reason
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether there are rules."""
+        return bool(self._retention.rules())
+
+    def due_at(self, now: int) -> int | None:  # noqa: ARG002 - it is the same at any time
+        """Return when the rules are about something next."""
+        return self._retention.due_at()
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
+        """Delete or unindex a slice, and finish a piece of what is left of earlier turns."""
+        try:
+            is_left = self._retention.settle()
+            with self._retention.alone() as may:
+                is_left = bool(may and self._retention.carry_out(_RETENTION_SLICE)) or is_left
+            wait = _RETENTION_PAUSE if is_left else _RETENTION_SECONDS
+        except DataUnavailable as error:
+            self._reason = str(error)
+            log.warning("retention_not_carried_out", reason=self._reason)
+            return _RETENTION_SECONDS
+        self._reason = ""
+        return wait
+
+
 class EmbedderJob(Job):
     """Embeds what was said, behind everything else."""
+
+    name = "embedding"
 
     def __init__(self, embedding: Embedding) -> None:
         super().__init__()
@@ -217,6 +280,15 @@ class EmbedderJob(Job):
         self.next_at = 0.0
 
     @property
+    def is_busy(self) -> bool:
+        """Return whether texts wait for their vectors."""
+        return not self.is_done
+
+    def due_at(self, now: int) -> int | None:
+        """Return now if texts wait for their vectors."""
+        return now if self.is_busy else None
+
+    @property
     def is_done(self) -> bool:
         """Return whether everything is embedded that was written until now."""
         return self._mark == self._embedding.mark()
@@ -239,6 +311,10 @@ class EmbedderJob(Job):
             else min(max(2 * self._wait, 1.0), _MOST_EMBED_SECONDS)
         )
         return self._wait
+
+
+JOBS = (IndexKeeper, EmbedderJob, UpdatePruner, RetentionKeeper, CountWriter, FollowerJob)
+"""All kinds of jobs that an open space may have."""
 
 
 class ModelReleaser:

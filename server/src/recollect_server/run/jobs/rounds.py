@@ -8,10 +8,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from structlog.contextvars import bound_contextvars
 
+from recollect_server.admin.jobs import JobReport
+from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.space.opened import OpenedSpace
 from recollect_server.kernel.space.spaces import Spaces
 from recollect_server.run.jobs.loop import Loop, unforeseen
@@ -26,6 +28,9 @@ _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 
 class Job(ABC):
     """One kind of background work in one open space. `Rounds` gives it its turns."""
+
+    name: ClassVar[str]
+    """Name of the kind, for administrators, metrics and the log."""
 
     def __init__(self, first: float = 0.0) -> None:
         """Give the first turn after so many seconds."""
@@ -49,12 +54,43 @@ class Job(ABC):
         """Reason for which the last turn could not do all of its work; empty if it could."""
         return self.fault
 
+    @property
+    def is_on(self) -> bool:
+        """Return whether it may have work: settings may leave it none."""
+        return True
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether work is due now."""
+        return False
+
+    def due_at(self, now: int) -> int | None:  # noqa: ARG002 - most jobs make no work of their own
+        """Return when work will be due that nobody's call brings, in milliseconds; None if none
+        will. Raises DataUnavailable.
+        """
+        return None
+
+    def report(self, clock: Clock) -> JobReport:
+        """Return its state, for administrators."""
+        return JobReport(
+            name=self.name,
+            is_on=self.is_on,
+            is_busy=self.is_busy,
+            reason=self.failure,
+            ran_at=None if self.ran_at is None else wall_time(self.ran_at, clock),
+        )
+
     def resume(self) -> None:  # noqa: B027 - most jobs need nothing
         """Take note that the index of the space was closed, and is open again."""
 
     @abstractmethod
     def turn(self, stopping: threading.Event) -> float:
         """Do a part of the work, a short one, and return the seconds to the next turn."""
+
+
+def wall_time(moment: float, clock: Clock) -> int:
+    """Return a moment of the monotonic clock in milliseconds since 1970."""
+    return clock() - round((time.monotonic() - moment) * 1000)
 
 
 class HasJobs(OpenedSpace, Protocol):
@@ -67,12 +103,14 @@ class HasJobs(OpenedSpace, Protocol):
 class Rounds:
     """A thread that does one kind of job in all open spaces. Started when made."""
 
-    def __init__(self, job: str, spaces: Spaces[Any], *, one_at_a_time: bool = False) -> None:
+    def __init__(
+        self, kind: type[Job], spaces: Spaces[Any], *, one_at_a_time: bool = False
+    ) -> None:
         """`one_at_a_time`: no space has a turn while another one has, however long it takes."""
-        self._job = job
+        self._job = kind.name
         self._spaces: Spaces[HasJobs] = spaces
         patience = math.inf if one_at_a_time else _PATIENCE
-        self._loop = Loop(job, self._round, patience=patience)
+        self._loop = Loop(self._job, self._round, patience=patience)
         spaces.wake_by(self._loop.wake)
         self._loop.start()
 

@@ -1,25 +1,38 @@
-"""The page of all metrics: those that `run.metrics` accumulated, and the state of a server's parts,
-which is read when somebody asks.
+"""The pages of a server over HTTP: its health, and all metrics, those that `run.metrics`
+accumulated and the state of its parts, which is read when somebody asks. The health service over
+gRPC has the same of what is degraded.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect_server import __version__
+from recollect_server.access.tokens import Tokens
+from recollect_server.contract import endpoints
+from recollect_server.contract.certificates import TlsFiles
+from recollect_server.contract.gate import Gate
+from recollect_server.contract.health import HealthPages
+from recollect_server.contract.listening import CannotListen
 from recollect_server.contract.server import Server
 from recollect_server.contract.streams import Streams
+from recollect_server.kernel.domain.telemetry import UNMEASURED, Telemetry
+from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.log.store import Purpose
 from recollect_server.kernel.space.spaces import Spaces
+from recollect_server.recall.recall import Recall
+from recollect_server.run.folder import CannotStart
 from recollect_server.run.metrics import METRICS, Metric, Metrics, Sample, all_labels
+from recollect_server.run.settings import Settings
 from recollect_server.run.space import OpenSpace, SpaceLoad
 from recollect_server.run.stores import Stores
+from recollect_server.run.tracing import tracing
 
 if TYPE_CHECKING:
-    from recollect_server.contract.plain_http import Page
+    from recollect_server.contract.plain_http import Page, PlainHttp
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +160,116 @@ def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> "
         return 200, kind, encode(registry)
 
     return page
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Health and metrics over HTTP, and what the server measures."""
+
+    health: HealthPages
+    health_address: str
+    metrics_address: str
+    telemetry: Telemetry
+    observed: list[Observed]
+    """The running server that the metrics are of; empty before it listens."""
+
+
+def open_pages(
+    settings: Settings,
+    stores: Stores,
+    tokens: Tokens,
+    gate: Gate,
+    stops: list[Callable[[], None]],
+) -> Pages:
+    """Open the pages early, so that probes and scrapes are answered however long the start takes.
+    They are closed late. Raises CannotListen, CannotStart.
+    """
+    pages = HealthPages(lambda: _unready(stores))
+    health_address = metrics_address = ""
+    if settings.health_listen:
+        from recollect_server.contract.plain_http import PlainHttp  # as in _metrics_http
+
+        http = PlainHttp("health-listen", settings.health_listen, pages.pages())
+        health_address = http.open()
+        stops.append(http.close)
+    metrics = Metrics() if settings.metrics else None
+    telemetry: Telemetry = metrics or UNMEASURED
+    if (traces := tracing(telemetry, settings.traces)) is not None:
+        telemetry = traces
+        stops.append(traces.stop)
+    observed: list[Observed] = []
+    if metrics is not None:
+        http = _metrics_http(settings, tokens, gate, metrics, observed)
+        metrics_address = http.open()
+        stops.append(http.close)
+    return Pages(pages, health_address, metrics_address, telemetry, observed)
+
+
+def degraded_recall(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:
+    """Return what is degraded in a space, as `Recall.degraded` does; nothing new of a closed
+    one.
+    """
+    for space in spaces.open_now():
+        if space.name == name and (lease := spaces.borrow(space)) is not None:
+            with lease:
+                return space.service(Recall).degraded()
+    return {}
+
+
+def degraded_logs(spaces: Spaces[OpenSpace], stores: Stores) -> Mapping[str, str]:
+    """Return why the logs or their index lack something: of the database, and of all open
+    spaces.
+    """
+    state = stores.state()
+    held = sum(space.held()[0] for space in spaces.open_now())
+    not_indexed = sum(space.not_indexed() for space in spaces.open_now())
+    store = state.problem if state is not None else ""
+    if not store and held:
+        # Anybody may ask for the health of a server, and a path is for its operator.
+        reasons = sorted(it.held_because() for it in spaces.open_now())
+        store = f"{counted(held, 'message')} held in memory, as the logs refuse to take more"
+        store += next((f": {it}" for it in reasons if it and "/" not in it), "")
+    conversations = counted(not_indexed, "conversation")
+    index = f"the newest messages of {conversations} are not indexed yet"
+    return {"store": store, "index": index if not_indexed else ""}
+
+
+def _unready(stores: Stores) -> str:
+    """Return why no calls should be sent to this server; empty if they should."""
+    state = stores.state()
+    return state.problem if state is not None else ""
+
+
+def _metrics_http(
+    settings: Settings, tokens: Tokens, gate: Gate, metrics: Metrics, observed: list[Observed]
+) -> "PlainHttp":
+    """Return the address of the metrics: on loopback for everybody, beyond it over TLS, or behind
+    a proxy that ends it, and with a token. Raises CannotListen, CannotStart.
+    """
+    from recollect_server.contract.plain_http import PlainHttp  # 1 MiB of the standard library's
+
+    try:
+        page = metrics_page(metrics, lambda: next(iter(observed), None))
+    except ImportError as error:
+        raise CannotStart(
+            f"metrics need prometheus-client, which cannot be imported ({error}):"
+            " pip install prometheus-client, or start without --metrics"
+        ) from error
+    if endpoints.is_local(settings.metrics):
+        return PlainHttp("metrics", settings.metrics, {"/metrics": page})
+    if not tokens.any():
+        raise CannotListen(
+            f"cannot listen on {settings.metrics}: other machines reach it, and there is no token"
+            " yet: make one with `recollect-server token create --kind monitor --space '*'"
+            f" --data-dir {settings.data_dir}`"
+        )
+    return PlainHttp(
+        "metrics", settings.metrics, {"/metrics": page}, gate.refusal, tls_files(settings)
+    )
+
+
+def tls_files(settings: Settings) -> TlsFiles | None:
+    """Return the files of the server's certificate; None if its ports use no TLS."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return TlsFiles(settings.tls_cert, settings.tls_key, settings.client_ca)
