@@ -72,7 +72,7 @@ from recollect_server.run.jobs.counts_writer import Bookkeeper
 from recollect_server.run.jobs.due_work import Awaited, DueKeeper, DueWork
 from recollect_server.run.jobs.loop import Loop
 from recollect_server.run.jobs.notes import Abbreviator
-from recollect_server.run.jobs.of_space import ModelReleaser
+from recollect_server.run.jobs.of_space import EmbeddingOrder, ModelReleaser
 from recollect_server.run.jobs.rounds import Rounds
 from recollect_server.run.metrics import Metrics
 from recollect_server.run.metrics_page import Observed, metrics_page
@@ -412,7 +412,15 @@ def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[
     jobs += [FOLLOWER] if settings.store != FOLDER else []
     jobs += [EMBEDDER] if shared.workers else []
     # what rules delete is bounded for all spaces together, which two at once could exceed
-    stops += [Rounds(job, spaces, one_at_a_time=job == RETENTION).stop for job in jobs]
+    stops += [
+        Rounds(
+            job,
+            spaces,
+            one_at_a_time=job == RETENTION,
+            order=EmbeddingOrder() if job == EMBEDDER else None,
+        ).stop
+        for job in jobs
+    ]
     if settings.store != FOLDER:
         removals = Loop("space-removals", partial(_follow_removals, stores, spaces, shared.streams))
         removals.start()

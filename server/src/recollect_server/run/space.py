@@ -56,6 +56,7 @@ from recollect_server.people.communication_store import CommunicationStore
 from recollect_server.people.communication_stream import LiveCommunications
 from recollect_server.people.identities import Identities, identity_ledger
 from recollect_server.people.routing_service import Routes
+from recollect_server.recall.embedding.pace import Share
 from recollect_server.recall.embedding.service import Embedding
 from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.model.models import EmbeddingModels
@@ -117,6 +118,8 @@ class Shared:
     progress: Progress = no_progress
     compared_at_once: int = COMPARED_AT_ONCE
     telemetry: Telemetry = UNMEASURED
+    embedding_share: Share = field(default_factory=Share)
+    """Share of a processor that the embedding of all spaces takes beside appends."""
     opening: dict[str, "OpenSpace"] = field(default_factory=dict)
     """Spaces that are being opened, by name."""
 
@@ -347,7 +350,9 @@ class OpenSpace:
                 space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))
             ),
             retention=self.retention,
-            embedder=EmbedderJob(Embedding(space, meaning, shared.workers, shared.stopping))
+            embedder=EmbedderJob(
+                Embedding(space, meaning, shared.workers, shared.embedding_share, shared.stopping)
+            )
             if shared.workers is not None
             else None,
         )
