@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from recollect import Client
 from recollect_server.kernel.space.space import Space
-from recollect_server.recall.embedding.pace import Pace, pause_after
+from recollect_server.recall.embedding.pace import SHARE, Pace, Share, pause_after
 from recollect_server.recall.embedding.texts import parts_of
 from recollect_server.recall.model.embedder import Embedder, Piece
 from recollect_server.recall.model.workers import starves
@@ -123,9 +123,38 @@ def test_beside_appends_embedding_takes_a_third_of_a_thread_and_no_less_on_a_bus
     assert pause_after(worked, processor) == pytest.approx(pause)
 
 
+class _Appended:
+    """A space, of which an append is seen at each look where there are any."""
+
+    is_resting = False
+
+    def __init__(self, *, is_busy: bool) -> None:
+        self._puts = 0
+        self._is_busy = is_busy
+
+    @property
+    def index(self) -> SimpleNamespace:
+        self._puts += self._is_busy
+        return SimpleNamespace(taken=lambda: (0, self._puts))
+
+
+def _pace_of(share: Share, *, is_busy: bool) -> Pace:
+    return Pace(cast(Space, _Appended(is_busy=is_busy)), share, threading.Event())
+
+
+def test_appends_to_one_space_slow_the_embedding_of_all_together_down_to_a_third() -> None:
+    share = Share()
+    quiet, busy = _pace_of(share, is_busy=False), _pace_of(share, is_busy=True)
+    processor, began = 0.05, time.monotonic()
+    assert quiet.rest(processor, processor)
+    assert time.monotonic() - began >= processor / SHARE - processor
+    # What two spaces owe is paid one after the other.
+    pauses = [share.resumes_at(pause_after(processor, processor)) for _ in (quiet, busy)]
+    assert pauses[1] - pauses[0] == pytest.approx(processor / SHARE - processor)
+
+
 def test_a_turn_is_as_large_on_a_busy_machine_and_its_rate_counts_what_goes_between() -> None:
-    space = cast(Space, SimpleNamespace(index=SimpleNamespace(taken=lambda: (0, 0))))
-    pace, now = Pace(space, threading.Event()), time.monotonic()
+    pace, now = _pace_of(Share(), is_busy=False), time.monotonic()
     size = pace.turn_bytes
     pace.rest(9.0, 0.7)  # seconds, of which it had a processor
     assert pace.adapt(9_000, now - 9, is_last=False) == pytest.approx(1_000, rel=0.1)

@@ -4,6 +4,7 @@ the budget.
 A tier that fails is named, and the others stand.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
@@ -127,6 +128,7 @@ class ContextBuilder:
         what it does not allow is named in `degraded`, and the rest stands. Raises CallerGone.
         """
         deadline.check_caller()
+        self._meaning.question_at = time.monotonic()
         holding = self._anchors.holding()
         degraded = {"anchors": holding.degraded} if holding.degraded else {}
         newest = NewestMessages(None, trouble="there is no conversation yet")

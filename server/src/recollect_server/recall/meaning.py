@@ -5,6 +5,7 @@ Everything here may be missing or break while the service goes on: then `reason`
 searches say so too, and the job that tends it (`embedding`) tries again.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -174,6 +175,8 @@ class Meaning:
         self.wants_languages = False
         """True once a question was asked in a language that no model has read the space in."""
         self.waiting: EmbeddingBacklog | None = None
+        self.question_at = -math.inf
+        """Time of the last search or context, on the monotonic clock."""
 
     @property
     def on(self) -> bool:

@@ -2,6 +2,7 @@
 the turns around them.
 """
 
+import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 
@@ -75,6 +76,7 @@ class Recall:
         the zone. Raises CallerGone, DeadlineExceeded.
         """
         deadline.check()
+        self._meaning.question_at = time.monotonic()
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
         most = 2 * limits.most + _SPARE
@@ -132,6 +134,7 @@ class Recall:
         """Return turns of a conversation, by default the last ones: the messages after line
         `after`, up to `max_bytes`.
         """
+        self._meaning.question_at = time.monotonic()
         head = self._space.read(conversation_id)
         count = head.conversation.turn_count
         first, last = turns or (max(1, count - DEFAULT_TURNS + 1), max(1, count))

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from weakref import WeakSet
 
 from recollect_server.kernel.space.space import Space
 
@@ -11,7 +12,10 @@ from recollect_server.kernel.space.space import Space
 _LEAST_BYTES, _BYTES, _MOST_BYTES = 2 << 10, 8 << 10, 128 << 10
 _TURN = 0.7
 _CALM = 0.3  # seconds without an append, after which it works at full speed
-_SHARE = 1 / 3  # of a thread's time that it takes while appends are under way
+SHARE = 1 / 3
+"""Share of one thread's time that all spaces' embedding takes while appends are under way in any of
+them.
+"""
 _MOST_PAUSE = 5.0
 _PACE_MEMORY = 0.8  # weight of the pace before in that which is reported
 
@@ -20,11 +24,44 @@ class Stopped(Exception):
     """The server stops: what was embedded is kept, the rest is left to the next start."""
 
 
+class Share:
+    """The share of a thread's time that the embedding of all spaces takes together while appends
+    are under way in any of them. Safe to call from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # guards what is below
+        self._paces: WeakSet[Pace] = WeakSet()
+        self._resumes_at = 0.0
+
+    def add(self, pace: "Pace") -> None:
+        """Look for appends in the space of a pace too, as long as it is there."""
+        with self._guard:
+            self._paces.add(pace)
+
+    def is_busy(self) -> bool:
+        """Return whether something was appended just now in any space."""
+        with self._guard:
+            busy = [it for it in self._paces if it.has_appends()]  # all are to look
+            return bool(busy)
+
+    def resumes_at(self, pause: float) -> float:
+        """Put a pause behind those that other spaces owe, and return when they are all over, on
+        the monotonic clock.
+        """
+        with self._guard:
+            now = time.monotonic()
+            self._resumes_at = min(max(self._resumes_at, now) + pause, now + _MOST_PAUSE)
+            return self._resumes_at
+
+
 class Pace:
     """The pace of embedding in one space. One thread calls it."""
 
-    def __init__(self, space: Space, stopping: threading.Event) -> None:
+    def __init__(self, space: Space, share: Share, stopping: threading.Event) -> None:
+        """Embed beside other spaces, which have the same `share`."""
         self._space = space
+        self._share = share
         self._stopping = stopping
         self.turn_bytes = _BYTES
         """Bytes of the lines that a turn takes."""
@@ -32,6 +69,7 @@ class Pace:
         self._processor = 0.0  # seconds of the turn under way
         self._ended = 0.0  # when the turn before ended, if something still waited then
         self._puts, self._put_at = -1, -_CALM
+        share.add(self)
 
     def adapt(self, size: int, began: float, *, is_last: bool) -> float:
         """Adapt the size of a turn (`turn_bytes`) to the processor time that the last turn took,
@@ -52,26 +90,27 @@ class Pace:
         return self._bytes_per_second
 
     def rest(self, worked: float, processor: float) -> bool:
-        """Pause while appends are under way, and return whether there are any. Embedding then takes
-        a third of one thread's time, and no less on a busy machine: what it waited for a processor
-        counts as a pause.
+        """Pause while appends are under way, and return whether there are any. The embedding of
+        all spaces then takes a third of one thread's time, and no less on a busy machine: what it
+        waited for a processor counts as a pause.
 
         Raises Stopped.
         """
         self._processor += processor
-        end = time.monotonic() + pause_after(worked, processor)
-        while (
-            (busy := self._is_busy())
-            and (left := end - time.monotonic()) > 0
-            and not self._stopping.is_set()
-        ):
+        busy, end = self._share.is_busy(), time.monotonic()
+        if busy:
+            end = self._share.resumes_at(pause_after(worked, processor))
+        while busy and (left := end - time.monotonic()) > 0 and not self._stopping.is_set():
             self._stopping.wait(min(left, _CALM))
+            busy = self._share.is_busy()
         if self._stopping.is_set():
             raise Stopped
         return busy
 
-    def _is_busy(self) -> bool:
-        """Return whether something was appended just now."""
+    def has_appends(self) -> bool:
+        """Return whether something was appended to the space just now. The share guards it."""
+        if self._space.is_resting:
+            return False
         puts, now = self._space.index.taken()[1], time.monotonic()
         if puts != self._puts:
             self._puts, self._put_at = puts, now
@@ -82,4 +121,4 @@ def pause_after(worked: float, processor: float) -> float:
     """Return the seconds that a thread pauses after it worked for some seconds, in which it had a
     processor for so long, to take its share of the time and no more.
     """
-    return min(max(0.0, processor / _SHARE - worked), _MOST_PAUSE)
+    return min(max(0.0, processor / SHARE - worked), _MOST_PAUSE)

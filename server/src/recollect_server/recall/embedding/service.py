@@ -26,7 +26,7 @@ from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.space.space import Space
 from recollect_server.recall.embedding.long_texts import LongTexts, is_long
 from recollect_server.recall.embedding.missing_codes import MissingCodes
-from recollect_server.recall.embedding.pace import Pace, Stopped
+from recollect_server.recall.embedding.pace import Pace, Share, Stopped
 from recollect_server.recall.embedding.plan import Plan, Planner
 from recollect_server.recall.embedding.shared_vectors import SharedVectors
 from recollect_server.recall.embedding.statements import StatementFinder
@@ -68,9 +68,16 @@ class Embedding:
     """Embeds what is missing. One thread calls it."""
 
     def __init__(
-        self, space: Space, meaning: Meaning, workers: Workers, stopping: threading.Event
+        self,
+        space: Space,
+        meaning: Meaning,
+        workers: Workers,
+        share: Share,
+        stopping: threading.Event,
     ) -> None:
-        """End the part under way soon once `stopping` is set."""
+        """Share the workers with other spaces. End the part under way soon once `stopping` is
+        set.
+        """
         self._space = space
         assert meaning.models is not None
         self._meaning, self._models = meaning, meaning.models
@@ -85,7 +92,7 @@ class Embedding:
         self.is_elsewhere = False
         """True if another process embeds what is missing."""
         self._newest_first = False
-        self._pace = Pace(space, stopping)
+        self._pace = Pace(space, share, stopping)
         self._writer = VectorWriter(meaning, workers, self._planner, self._pace, self._shared)
         self._long = LongTexts(self._writer, self._texts, self._shared)
         self._statements = StatementFinder(self._texts)
@@ -158,6 +165,16 @@ class Embedding:
     def is_complete(self) -> bool:
         """Return whether the last look found everything embedded."""
         return not self._waiting and not self._long and not self.failure
+
+    @property
+    def has_texts(self) -> bool:
+        """Return whether the last look left texts to embed."""
+        return bool(self._waiting) or bool(self._long)
+
+    @property
+    def question_at(self) -> float:
+        """Return the time of the last search or context, on the monotonic clock."""
+        return self._meaning.question_at
 
     def _failed(self, reason: str) -> None:
         if reason != self.failure:

@@ -4,7 +4,7 @@ of retention, and the vectors of what was said. `Rounds` gives each its turns.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +21,7 @@ from recollect_server.recall.embedding.service import Embedding
 from recollect_server.recall.model.models import EmbeddingModels
 from recollect_server.retention.service import Retention
 from recollect_server.run.jobs.loop import Loop
-from recollect_server.run.jobs.rounds import RESTING_SECONDS, Job
+from recollect_server.run.jobs.rounds import RESTING_SECONDS, Job, TurnOrder
 
 log = structlog.get_logger("recollect.jobs")
 
@@ -42,6 +42,8 @@ _EMBED_SECONDS = 0.25
 _MOST_EMBED_SECONDS = 15.0  # between two tries of what still fails
 _MOST_RELEASE_SECONDS = 30.0  # between two looks for models that nobody uses
 _LOOK_SECONDS = 2.0  # between two looks at what to embed while nothing is written
+_AWAITED_SECONDS = 60.0  # for which a space goes before others once its user asked
+_STUCK_SECONDS = 10.0  # of a turn, after which others do not wait for its end
 
 
 class IndexKeeper(Job):
@@ -251,10 +253,57 @@ class RetentionKeeper(Job):
         return wait
 
 
+class EmbeddingOrder(TurnOrder):
+    """Order in which spaces are embedded: what a person waits for before what is old.
+
+    A space that had nothing left to embed has its turn at once: what is there is new. Of the others
+    one has a turn at a time: first those whose user asked in the last minute, then those where
+    something was written since their last turn, then that which waited for longest. Every second
+    turn does without the newest, and every fourth without the first two: so nothing starves, and
+    a space that everybody else is ahead of has a quarter of the turns with others like it.
+    """
+
+    def __init__(self) -> None:
+        self._turns = 0
+
+    def next(self, due: Sequence[Job], at_work: Sequence[Job]) -> Sequence[Job]:
+        """Return those that had nothing left, and one of the others. That one waits for the end of
+        another's turn, unless that hangs, or only the one that waits is awaited.
+        """
+        jobs = [it for it in due if isinstance(it, EmbedderJob)]
+        behind = [it for it in jobs if it.has_more]
+        chosen: list[Job] = [it for it in jobs if not it.has_more]
+        now = time.monotonic()
+        beside = [
+            it
+            for it in at_work
+            if isinstance(it, EmbedderJob) and now - it.began_at < _STUCK_SECONDS
+        ]
+        if any(it.is_awaited for it in beside):
+            behind = []
+        elif beside:
+            behind = [it for it in behind if it.is_awaited]
+        if behind:
+            turn = self._turns % 4
+            self._turns += 1
+            chosen.append(
+                min(
+                    behind,
+                    key=lambda it: (
+                        turn < 3 and not it.is_awaited,
+                        turn % 2 == 0 and not it.has_new_lines,
+                        it.ran_at or 0.0,
+                    ),
+                )
+            )
+        return chosen
+
+
 class EmbedderJob(Job):
     """Embeds what was said, behind everything else."""
 
     name = "embedding"
+    turn_order = EmbeddingOrder
 
     def __init__(self, embedding: Embedding) -> None:
         super().__init__()
@@ -262,6 +311,22 @@ class EmbedderJob(Job):
         self._wait = 0.0
         self._mark: object = None
         self._look_at = 0.0
+        self._turn_mark: object = None  # the mark at the beginning of the last turn
+        self.has_more = False
+        """True if the last turn left work behind."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether a user who asked just now waits for texts of the space."""
+        return (
+            self._embedding.has_texts
+            and time.monotonic() - self._embedding.question_at < _AWAITED_SECONDS
+        )
+
+    @property
+    def has_new_lines(self) -> bool:
+        """Return whether something was written since the last turn began."""
+        return self._turn_mark != self._embedding.mark()
 
     @property
     def failure(self) -> str:
@@ -298,7 +363,8 @@ class EmbedderJob(Job):
         mark = self._embedding.mark()
         if mark == self._mark and time.monotonic() < self._look_at:
             return _EMBED_SECONDS
-        worked = self._embedding.tend()
+        self._turn_mark = mark
+        worked = self.has_more = self._embedding.tend()
         is_well = not self._embedding.failure
         is_done = is_well and not worked and not self._embedding.is_elsewhere
         self._mark = mark if is_done else None

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -26,11 +26,23 @@ _PATIENCE = 0.5  # seconds of a turn after which another thread gives the other 
 _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 
 
+class TurnOrder:
+    """Order of the turns: all spaces that are due have one, as they come. One thread calls it."""
+
+    def next(self, due: Sequence["Job"], at_work: Sequence["Job"]) -> Sequence["Job"]:  # noqa: ARG002
+        """Return the jobs that have a turn in this round, in order. `at_work` are those whose turn
+        is under way in another thread, which begins a new round once it ends.
+        """
+        return due
+
+
 class Job(ABC):
     """One kind of background work in one open space. `Rounds` gives it its turns."""
 
     name: ClassVar[str]
     """Name of the kind, for administrators, metrics and the log."""
+    turn_order: ClassVar[type[TurnOrder]] = TurnOrder
+    """Order of the spaces' turns."""
 
     def __init__(self, first: float = 0.0) -> None:
         """Give the first turn after so many seconds."""
@@ -39,6 +51,8 @@ class Job(ABC):
         self.after_failure = _FIRST_SECONDS
         self.ran_at: float | None = None
         """Time of the last turn, likewise."""
+        self.began_at = 0.0
+        """Time at which the last turn began, likewise."""
         self.is_at_work = False
         """True while a turn is under way."""
         self.fault = ""
@@ -108,6 +122,7 @@ class Rounds:
     ) -> None:
         """`one_at_a_time`: no space has a turn while another one has, however long it takes."""
         self._job = kind.name
+        self._order = kind.turn_order()
         self._spaces: Spaces[HasJobs] = spaces
         patience = math.inf if one_at_a_time else _PATIENCE
         self._loop = Loop(self._job, self._round, patience=patience)
@@ -119,23 +134,39 @@ class Rounds:
         self._loop.stop(self._spaces.patience())
 
     def _round(self) -> float:
-        """Give each space that is due one turn. Return the seconds to the next round."""
+        """Give the spaces that are due and whose turn it is one each. Return the seconds to the
+        next round.
+        """
         rests = self._spaces.is_quiet()
-        soonest = time.monotonic() + (RESTING_SECONDS if rests else _TICK)
+        now = time.monotonic()
+        soonest = now + (RESTING_SECONDS if rests else _TICK)
+        due: dict[Job, HasJobs] = {}
+        at_work: list[Job] = []
         for space in self._spaces.open_now():
             job = space.jobs.get(self._job)
-            if job is None or job.is_at_work or self._loop.stopping.is_set():
+            if job is None:
                 continue
-            if job.next_at <= time.monotonic():
-                lease = self._spaces.borrow(space)
-                if lease is None:
-                    continue
-                job.is_at_work = True
-                with lease, bound_contextvars(space=space.name):
-                    is_mine = self._loop.part(partial(self._give_turn, job))
-                if not is_mine:
-                    break
+            if job.is_at_work:
+                at_work.append(job)
+            elif job.next_at <= now:
+                due[job] = space
+            else:
+                soonest = min(soonest, job.next_at + (job.rest if rests else 0.0))
+        chosen = self._order.next([*due], at_work)
+        for job in chosen:
+            if job.is_at_work or self._loop.stopping.is_set():
+                continue
+            lease = self._spaces.borrow(due[job])
+            if lease is None:
+                continue
+            job.is_at_work, job.began_at = True, time.monotonic()
+            with lease, bound_contextvars(space=due[job].name):
+                is_mine = self._loop.part(partial(self._give_turn, job))
+            if not is_mine:
+                break
             soonest = min(soonest, job.next_at + (job.rest if rests else 0.0))
+        if 0 < len(chosen) < len(due):  # the others have theirs in the next one
+            soonest = now
         return max(0.0, soonest - time.monotonic())
 
     def _give_turn(self, job: Job) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from recollect_server.access.limits import Limiter
@@ -17,6 +17,7 @@ from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.space.locks import LockOrder
 from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.stream.log import UpdateLog
+from recollect_server.recall.embedding.pace import Share
 from recollect_server.recall.model.models import EmbeddingModels
 from recollect_server.recall.model.workers import Workers
 from recollect_server.retention.service import NewRules, RetentionGrace
@@ -58,6 +59,8 @@ class Shared:
     progress: Progress = no_progress
     compared_at_once: int = COMPARED_AT_ONCE
     telemetry: Telemetry = UNMEASURED
+    embedding_share: Share = field(default_factory=Share)
+    """Share of a processor that the embedding of all spaces takes beside appends."""
 
 
 class Opening:
