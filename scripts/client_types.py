@@ -36,7 +36,10 @@ MODULES = {
         "RetentionReceiptPage"
     ),
     "admin/settings": "SettingSource SettingType Setting SettingList ChangedSetting",
-    "admin/spaces": "SpaceState Space SpacePage CreatedSpace SpaceReceipt Backup SpaceReceiptPage",
+    "admin/spaces": (
+        "SpaceState Space SpacePage CreatedSpace SpaceReceipt Backup StoredBackup BackupPage "
+        "SpaceReceiptPage"
+    ),
     "admin/stats": (
         "EmbeddingStats NoteStats ContextStats ExternalStats LimitedSender SpaceStats "
         "ModelSpending LimitReached ServerStats Stats"
@@ -105,6 +108,10 @@ ANSWERS = {
     "SpacePage": ("ListSpacesResponse", "A page of spaces. Iterating over it gives the spaces."),
     "CreatedSpace": ("CreateSpaceResponse", "A space that was made, or was there."),
     "Backup": ("BackupResponse", "A backup that the server made."),
+    "BackupPage": (
+        "ListBackupsResponse",
+        "A page of backups, the newest first. Iterating over it gives the backups.",
+    ),
     "SpaceReceiptPage": (
         "ListSpaceReceiptsResponse",
         "A page of the receipts of deleted spaces, the newest first. Iterating over it gives the receipts.",

@@ -28,17 +28,22 @@ def forget_anchor(service: Service, key: str, **fields: Any) -> list[Anchor]:
     return list(service.recall.DeleteAnchor(api.DeleteAnchorRequest(key=key, **fields)).anchors)
 
 
-def anchors(service: Service, key: str = "", *, superseded: bool = False) -> list[Anchor]:
-    return list(
-        service.recall.ListAnchors(
-            api.ListAnchorsRequest(key=key, include_superseded=superseded)
-        ).anchors
-    )
+def anchors(
+    service: Service, key: str = "", *, superseded: bool = False, as_of: int | None = None
+) -> list[Anchor]:
+    """Return the anchors; as they stood at a time in milliseconds, if one is given."""
+    request = api.ListAnchorsRequest(key=key, include_superseded=superseded)
+    if as_of is not None:
+        request.as_of.FromMilliseconds(as_of)
+    return list(service.recall.ListAnchors(request).anchors)
 
 
-def values(service: Service, key: str = "", *, superseded: bool = False) -> list[tuple[str, str]]:
+def values(
+    service: Service, key: str = "", *, superseded: bool = False, as_of: int | None = None
+) -> list[tuple[str, str]]:
     """Return the key and value of each anchor."""
-    return [(anchor.key, anchor.value) for anchor in anchors(service, key, superseded=superseded)]
+    chosen = anchors(service, key, superseded=superseded, as_of=as_of)
+    return [(anchor.key, anchor.value) for anchor in chosen]
 
 
 def found(

@@ -2,7 +2,7 @@
 
 from recollect.v1 import recall_service_pb2 as api
 
-from tests.anchors.conftest import anchors, found, set_anchor, values
+from tests.anchors.conftest import anchors, forget_anchor, found, set_anchor, values
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, at_once, failure_of, moment, user
@@ -118,6 +118,45 @@ def test_what_is_taken_back_holds_no_longer_and_stays_in_the_history(
     assert values(again) == []
     [was] = anchors(again, "diet", superseded=True)
     assert (was.value, was.superseded_time.ToMilliseconds()) == ("vegan", clock.now + 1)
+
+
+def test_the_anchors_of_a_moment_are_those_that_held_then(
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
+) -> None:
+    start = clock.now
+    found(service, server, "diet", "vegan", 0.6, start)
+    found(service, server, "diet", "", 0.8, start + 200)
+    found(service, server, "diet", "vegan", 0.9, start + 400)
+    set_anchor(service, "city", "Ghent", confidence=0.5)
+    for it in range(110):  # more than are read of one key
+        found(service, server, "pet", f"cat {it}", 0.8, start + it)
+    server.stop()
+    clock.move(300)
+    again = connect(start_server())
+    set_anchor(again, "city", "Ghent")  # the same again, and surer
+    clock.move(300)
+    set_anchor(again, "city", "Bruges")
+    assert values(again, "city") == [("city", "Bruges")]
+    assert anchors(again, as_of=start - 1) == []
+    [ghent, vegan, first] = anchors(again, as_of=start)
+    assert (ghent.value, ghent.confidence, vegan.value, vegan.confidence, first.value) == (
+        *("Ghent", 0.5),
+        *("vegan", 0.6, "cat 0"),
+    )
+    assert not ghent.HasField("superseded_time")  # it held then, whatever became of it
+    assert values(again, "diet", as_of=start + 200) == []
+    [was] = anchors(again, "diet", superseded=True, as_of=start + 399)
+    assert (was.value, was.superseded_time.ToMilliseconds()) == ("vegan", start + 200)
+    assert values(again, "pet", as_of=start + 5) == [("pet", "cat 5")]
+    assert [it.confidence for it in anchors(again, "city", as_of=start + 300)] == [1.0]
+    assert anchors(again, as_of=clock.now) == anchors(again)
+    # what is forgotten is gone from the past too
+    forget_anchor(again, "city")
+    assert values(again, "city", superseded=True, as_of=start) == []
 
 
 @each(

@@ -4,12 +4,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
+import pytest
 from recollect import Client, Message, Role
 from recollect.cli.exits import NOT_FOUND, USAGE
 from recollect_server.kernel.domain.time import system_clock
 
 from tests.client_cli.conftest import Inside
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 from tests.waiting import until
 
 
@@ -54,6 +55,24 @@ def test_spaces_jobs_and_statistics_are_printed(
     shown = inside("admin", "stats", on_terminal=True).out
     assert "torn files" in shown
     assert "default/conversations/conv-1.jsonl.torn" in shown
+
+
+def test_backups_are_listed_with_what_is_wrong_with_each(
+    start_server: Start, no_log: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = start_server(backup_dir=tmp_path / "backups")
+    inside = Inside(server.target, monkeypatch)
+    listing = ("admin", "backups")
+    assert inside(*listing, on_terminal=True).out == "There is no backup.\n"
+    [made] = inside("admin", "backup", "tuesday").lines
+    (tmp_path / "backups/recollect-20200101t000000z").mkdir()
+    newest, interrupted = inside(*listing).lines
+    assert (newest["path"], newest["complete"]) == (made["path"], True)
+    assert not interrupted["complete"]
+    shown = inside(*listing, on_terminal=True).out
+    assert shown.splitlines()[1].split()[0] == "tuesday"
+    assert f"in {tmp_path / 'backups'}/ on" in shown
+    assert "not complete" in shown
 
 
 def test_tokens_are_created_listed_rotated_and_revoked(

@@ -284,6 +284,9 @@ def test_anchors_are_set_listed_and_forgotten(
         "Alex Doe",
     }
     assert "name: Alex Doe\n" in inside("anchors", "list", on_terminal=True).out
+    assert inside("anchors", "list", "--as-of", "2001-02-03", on_terminal=True).out == (
+        "No anchors.\n"
+    )
     assert {line["value"] for line in inside("anchors", "delete", "name", "--yes").lines} == {
         "Al",
         "Alex Doe",

@@ -107,8 +107,12 @@ def test_what_somebody_else_wrote_is_no_statement_of_the_user(
     assert texts(service) == ["I live in Porto."]
 
 
-def profile(service: Service) -> list[ProfileStatement]:
-    return list(service.recall.GetProfile(recall_api.GetProfileRequest()).statements)
+def profile(service: Service, as_of: int | None = None) -> list[ProfileStatement]:
+    """Return the profile; that of a time in milliseconds, if one is given."""
+    request = recall_api.GetProfileRequest()
+    if as_of is not None:
+        request.as_of.FromMilliseconds(as_of)
+    return list(service.recall.GetProfile(request).statements)
 
 
 def leave_out(service: Service, it: ProfileStatement, request_id: str = "") -> None:
@@ -151,6 +155,26 @@ def test_a_statement_is_left_out_with_its_copies_until_it_is_said_again(
     clock.move(1000)
     connect(again).conversation_of(allergy)
     until(lambda: {it.text for it in profile(connect(again))} == {allergy, other})
+
+
+def test_the_profile_of_a_moment_has_what_was_said_until_then(
+    service: Service, server: RunningServer, clock: MovableClock
+) -> None:
+    allergy, work, later = "I'm allergic to peanuts.", "I work as a bus driver.", "I live in Porto."
+    service.conversation_of(f"{allergy} {work}")
+    first = clock.now
+    clock.move(1000)
+    service.conversation_of(f"Hello. {allergy} {later}")
+    know(service, server, allergy, work, later)
+    assert {it.text for it in profile(service, first)} == {allergy, work}
+    assert profile(service, first - 1) == []
+    assert profile(service, clock.now) == profile(service)
+    # what is left out with its copies is gone from before it was too
+    [it] = [one for one in profile(service) if one.text == allergy]
+    assert it.time.ToMilliseconds() == clock.now
+    leave_out(service, it)
+    assert {it.text for it in profile(service, first)} == {work}
+    assert {it.text for it in profile(service)} == {work, later}
 
 
 def test_a_profile_without_the_model_says_why_it_is_empty(

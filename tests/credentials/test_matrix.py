@@ -74,6 +74,7 @@ ALLOWED = {
     "AdminService.DeleteSpace": "admin",
     "AdminService.Backup": "admin",
     "AdminService.GetStats": "admin",
+    "AdminService.ListBackups": "admin",
     "AdminService.ListJobs": "admin",
     "AdminService.ListRetentionRules": "admin",
     "AdminService.PreviewRetention": "admin",

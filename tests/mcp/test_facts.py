@@ -67,6 +67,10 @@ async def test_facts_have_their_times_and_their_source(
         "degraded": None,
         "continuation": None,
     }
+    then = await done(server, "list_facts", asOf="2026-09-21T14:15:00Z")
+    assert [(it["text"], it["until"]) for it in then["facts"]] == [("Bonn", None), (SAID, None)]
+    assert (await done(server, "list_facts", asOf="2026-09-20"))["facts"] == []
+    assert (await done(server, "list_facts", asOf="2026-09-21"))["facts"] == now["facts"]
     past = await done(server, "list_facts", includePast=True, offset=1, limit=1)
     bonn = {"text": "Bonn", "until": "2026-09-21T14:15:20.000Z", "source": source}
     assert past["facts"] == [rome | earlier | bonn]
@@ -149,6 +153,7 @@ async def test_a_statement_that_is_forgotten_can_be_remembered_again(
             "onversation",
         ),
         ("list_facts", {"limit": 0}, "limit: "),
+        ("list_facts", {"asOf": "in March"}, "asOf: "),
         ("list_facts", {"includePast": 1, "offset": -1}, "offset: "),
         ("list_facts", "no JSON", "arguments: "),
     ],

@@ -31,7 +31,7 @@ async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> N
         "fetch_context": {"conversationId", "turnRange"},
         "recent_conversations": {"channel", "dateRange", "limit"},
         "get_context": {"conversationId", "message", "maxTokens"},
-        "list_facts": {"includePast", "limit", "offset"},
+        "list_facts": {"asOf", "includePast", "limit", "offset"},
     }
     for name in ("DateRange", "TurnRange"):
         [schema] = [

@@ -1,5 +1,6 @@
 """The views of who administers: tokens, what they did, and backups."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,13 +162,41 @@ def test_a_backup_is_made_and_says_what_it_holds(guarded: Guarded) -> None:
     page.wait_for_selector(".backups [role=alert]")
     page.fill(".now input", "before-the-move")
     page.click(".now button")
-    page.wait_for_selector(".backups [role=status]")
+    page.wait_for_selector(".backups [role=status] dd")
     path = guarded.backups / "before-the-move"
     assert path.is_dir()
     facts = page.locator(".backups [role=status] dd").all_inner_texts()
     assert facts[:3] == [str(path), "default", "1"]
     assert f"recollect-server restore {path} --data-dir NEW" in page.inner_text(".backups")
     assert page.locator(".backups [role=alert]").count() == 0
+    assert page.locator(".backups dl[role]").count() == 0  # a role would take the list's own away
+    assert axe(page) == []
+    page.close()
+
+
+def test_the_backups_are_listed_newest_first_with_what_restores_each(guarded: Guarded) -> None:
+    folder = guarded.backups
+    older = guarded.client.admin.backup(name="older")
+    guarded.client.admin.backup(name="newer")
+    os.utime(folder / "older" / "backup.json", (1_700_000_000, 1_700_000_000))
+    (folder / "recollect-20200101t000000z").mkdir()
+    page = guarded.window.tab("/backups", ".backup")
+    names = page.locator(".backup strong").all_inner_texts()
+    assert names[-2:] == ["older", "recollect-20200101t000000z"]
+    assert names.index("newer") < names.index("older")
+    row = page.locator(".backup", has_text="older")
+    assert row.locator(".backup-facts dd").all_inner_texts()[2:] == ["1", "default"]
+    row.locator("summary").click()
+    assert (
+        row.locator("pre").inner_text() == f"recollect-server restore {older.path} --data-dir NEW"
+    )
+    interrupted = page.locator(".backup", has_text="20200101")
+    assert interrupted.locator(".badge").all_inner_texts() == ["not complete"]
+    assert interrupted.locator("summary").count() == 0
+    assert axe(page) == []
+    page.fill(".now input", "the-newest")
+    page.click(".now button")
+    page.locator(".backup strong >> text=the-newest").wait_for()  # without a reload
     page.close()
 
 
@@ -176,6 +205,7 @@ def test_a_server_without_a_folder_for_backups_says_what_to_set(window: Browsing
     page.click(".now button")
     page.wait_for_selector("[role=alert]")
     assert "set backup_dir" in page.inner_text("[role=alert]")
+    page.wait_for_selector("p.hint >> text=set backup_dir")  # nor has it any to list
     page.close()
 
 
@@ -186,7 +216,7 @@ def test_views_of_administrators_shut_nobody_out(guarded: Guarded, width: int) -
     for path, part in (
         ("/tokens?ended=1", ".token-facts a"),
         ("/audit", ".audit tbody tr"),
-        ("/backups", ".backups .facts"),
+        ("/backups", ".backup"),
     ):
         page.emulate_media(color_scheme="light")
         visit(page, path)

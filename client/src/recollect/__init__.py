@@ -52,12 +52,14 @@ if TYPE_CHECKING:
     )
     from recollect._types.admin.spaces import (
         Backup,
+        BackupPage,
         CreatedSpace,
         Space,
         SpacePage,
         SpaceReceipt,
         SpaceReceiptPage,
         SpaceState,
+        StoredBackup,
     )
     from recollect._types.admin.stats import (
         ContextStats,
@@ -253,6 +255,7 @@ __all__ = [
     "AsyncClient",
     "Attachment",
     "Backup",
+    "BackupPage",
     "BesideMessage",
     "BuiltContext",
     "BusyConversation",
@@ -391,6 +394,7 @@ __all__ = [
     "SplitSuggestion",
     "StatementKind",
     "Stats",
+    "StoredBackup",
     "StoredInConversation",
     "TextRange",
     "TierAllocation",

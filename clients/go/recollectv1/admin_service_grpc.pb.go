@@ -66,6 +66,12 @@ type AdminServiceClient interface {
 	// ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
 	// caller does not wait for it.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (*BackupResponse, error)
+	// List the backups in the folder that the setting `backup_dir` names, the newest first, in pages:
+	// those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
+	// certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
+	// without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
+	// that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+	ListBackups(ctx context.Context, in *ListBackupsRequest, opts ...grpc.CallOption) (*ListBackupsResponse, error)
 	// Begin to compare the logs of a space with its index and its vectors while it is served, and
 	// return at once: every line's checksum, and that each message with its words, each request, each
 	// third party and each vector is as the logs say. One space is compared at a time; one that waits
@@ -215,6 +221,15 @@ func (c *adminServiceClient) Backup(ctx context.Context, in *BackupRequest, opts
 	return out, nil
 }
 
+func (c *adminServiceClient) ListBackups(ctx context.Context, in *ListBackupsRequest, opts ...grpc.CallOption) (*ListBackupsResponse, error) {
+	out := new(ListBackupsResponse)
+	err := c.cc.Invoke(ctx, "/recollect.v1.AdminService/ListBackups", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error) {
 	out := new(VerifyResponse)
 	err := c.cc.Invoke(ctx, "/recollect.v1.AdminService/Verify", in, out, opts...)
@@ -322,6 +337,12 @@ type AdminServiceServer interface {
 	// ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
 	// caller does not wait for it.
 	Backup(context.Context, *BackupRequest) (*BackupResponse, error)
+	// List the backups in the folder that the setting `backup_dir` names, the newest first, in pages:
+	// those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
+	// certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
+	// without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
+	// that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+	ListBackups(context.Context, *ListBackupsRequest) (*ListBackupsResponse, error)
 	// Begin to compare the logs of a space with its index and its vectors while it is served, and
 	// return at once: every line's checksum, and that each message with its words, each request, each
 	// third party and each vector is as the logs say. One space is compared at a time; one that waits
@@ -389,6 +410,9 @@ func (UnimplementedAdminServiceServer) GetStats(context.Context, *GetStatsReques
 }
 func (UnimplementedAdminServiceServer) Backup(context.Context, *BackupRequest) (*BackupResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Backup not implemented")
+}
+func (UnimplementedAdminServiceServer) ListBackups(context.Context, *ListBackupsRequest) (*ListBackupsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListBackups not implemented")
 }
 func (UnimplementedAdminServiceServer) Verify(context.Context, *VerifyRequest) (*VerifyResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Verify not implemented")
@@ -655,6 +679,24 @@ func _AdminService_Backup_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ListBackups_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBackupsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListBackups(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/recollect.v1.AdminService/ListBackups",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListBackups(ctx, req.(*ListBackupsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_Verify_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(VerifyRequest)
 	if err := dec(in); err != nil {
@@ -818,6 +860,10 @@ var _AdminService_serviceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Backup",
 			Handler:    _AdminService_Backup_Handler,
+		},
+		{
+			MethodName: "ListBackups",
+			Handler:    _AdminService_ListBackups_Handler,
 		},
 		{
 			MethodName: "Verify",

@@ -19,11 +19,13 @@ from recollect._types.admin.settings import (
 )
 from recollect._types.admin.spaces import (
     Backup,
+    BackupPage,
     CreatedSpace,
     Space,
     SpacePage,
     SpaceReceipt,
     SpaceReceiptPage,
+    StoredBackup,
 )
 from recollect._types.admin.stats import (
     Stats,
@@ -365,6 +367,37 @@ class Admin:
         >>> print(made.path, made.conversations)
         """
         return await self._invoker.run(calls.BACKUP(name=name), timeout)
+
+    def list_backups(
+        self,
+        *,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[StoredBackup]:
+        """Iterate over the backups in the server's setting `backup_dir`, the newest first, page by
+        page. `timeout` bounds each page.
+
+        >>> async for it in client.admin.list_backups():
+        ...     print(it.name, it.create_time, it.bytes, it.complete, it.encrypted)
+        """
+        return self._invoker.iterate(calls.LIST_BACKUPS(page_size=page_size), timeout)
+
+    async def list_backups_page(
+        self,
+        *,
+        page_token: str | None = None,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> BackupPage:
+        """Return one page of `list_backups`: the first, or with `page_token` the one after another.
+
+        >>> page = await client.admin.list_backups_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = await client.admin.list_backups_page(page_size=20, page_token=token)
+        """
+        return await self._invoker.run(
+            calls.LIST_BACKUPS(page_size=page_size, page_token=page_token), timeout
+        )
 
     async def list_jobs(
         self,

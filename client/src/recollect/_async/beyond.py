@@ -1,5 +1,7 @@
 """Calls that are more than one call of the contract."""
 
+from datetime import datetime
+
 from recollect._async.invoker import Invoker
 from recollect._shared import calls
 from recollect._shared.history import FetchedPages
@@ -29,13 +31,20 @@ async def fetch_context(
 
 
 async def list_anchors(
-    invoker: Invoker, timeout: float | None, *, key: str | None, include_superseded: bool
+    invoker: Invoker,
+    timeout: float | None,
+    *,
+    key: str | None,
+    include_superseded: bool,
+    as_of: datetime | None,
 ) -> tuple[Anchor, ...]:
     """Return the anchors of all pages."""
     anchors: tuple[Anchor, ...] = ()
     token = ""
     while True:
-        call = calls.LIST_ANCHORS(key=key, include_superseded=include_superseded, page_token=token)
+        call = calls.LIST_ANCHORS(
+            key=key, include_superseded=include_superseded, as_of=as_of, page_token=token
+        )
         more, token = await invoker.run(call, timeout)
         anchors += more
         if not token:

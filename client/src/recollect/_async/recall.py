@@ -196,15 +196,17 @@ class Recall:
         key: str | None = None,
         *,
         include_superseded: bool = False,
+        as_of: datetime | None = None,
         timeout: float | None = None,
     ) -> tuple[Anchor, ...]:
-        """Return the current anchors by key; on request the superseded ones too.
+        """Return the current anchors by key; on request the superseded ones too, or those that held
+        `as_of` a moment.
 
         >>> for anchor in await client.recall.list_anchors():
         ...     print(anchor.key, anchor.value)
         """
         return await beyond.list_anchors(
-            self._invoker, timeout, key=key, include_superseded=include_superseded
+            self._invoker, timeout, key=key, include_superseded=include_superseded, as_of=as_of
         )
 
     async def set_anchor(
@@ -246,15 +248,17 @@ class Recall:
     async def get_profile(
         self,
         *,
+        as_of: datetime | None = None,
         timeout: float | None = None,
     ) -> UserProfile:
         """Return the profile: what users said of themselves and how they want to be answered, in
-        their own words, each with its place. `degraded` says why some may be missing.
+        their own words, each with its place; with `as_of` what was said until then. `degraded` says
+        why some may be missing.
 
         >>> for it in (await client.recall.get_profile()).statements:
         ...     print(it.kind.name, it.text, it.time)
         """
-        return await self._invoker.run(calls.GET_PROFILE(), timeout)
+        return await self._invoker.run(calls.GET_PROFILE(as_of=as_of), timeout)
 
     async def remove_profile_statement(
         self,

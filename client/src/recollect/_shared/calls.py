@@ -19,6 +19,7 @@ from recollect._types.admin.settings import (
 )
 from recollect._types.admin.spaces import (
     Backup,
+    BackupPage,
     CreatedSpace,
     SpacePage,
     SpaceReceipt,
@@ -119,6 +120,7 @@ REVOKE_TOKEN = _admin("RevokeToken", reading(Token, "token"))
 ROTATE_TOKEN = _admin("RotateToken", reading(RotatedToken))
 LIST_TOKEN_USES = _admin("ListTokenUses", reading(TokenUsePage))
 BACKUP = _admin("Backup", reading(Backup))
+LIST_BACKUPS = _admin("ListBackups", reading(BackupPage))
 LIST_JOBS = _admin("ListJobs", answers.several(Job, "jobs"))
 GET_STATS = _admin("GetStats", reading(Stats))
 LIST_RETENTION_RULES = _admin("ListRetentionRules", reading(RetentionRuleList))

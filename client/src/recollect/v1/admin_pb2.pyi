@@ -415,6 +415,80 @@ class SpaceReceipt(_message.Message):
 Global___SpaceReceipt: _TypeAlias = SpaceReceipt  # noqa: Y015
 
 @_typing.final
+class StoredBackup(_message.Message):
+    """A backup in the server's folder of backups."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    ENCRYPTED_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    SPACES_FIELD_NUMBER: _builtins.int
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    EXTERNAL_COMMUNICATIONS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    DAMAGED_LINES_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of its folder."""
+    path: _builtins.str
+    """That folder, on the server's machine: `recollect-server restore` takes it."""
+    complete: _builtins.bool
+    """True if it can be restored. False: it is being made, or was interrupted; or its contents cannot
+    be read (`problem`).
+    """
+    encrypted: _builtins.bool
+    """True if it is encrypted. Then what it holds (`spaces`, the counts) is not set."""
+    key_id: _builtins.str
+    """Id of the key that it is encrypted with, which is no secret; empty: it is not encrypted, or its
+    start is damaged.
+    """
+    conversations: _builtins.int
+    """Conversations in it."""
+    external_communications: _builtins.int
+    """External communications in it."""
+    bytes: _builtins.int
+    """Bytes of the copied transcripts; of an encrypted one, those of its file."""
+    damaged_lines: _builtins.int
+    """Lines that were damaged when it was made, and copied as they were."""
+    problem: _builtins.str
+    """Reason why it cannot be read, in a sentence; empty: none is known."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """Time in its name; of one with a name of its own, the time at which it was complete."""
+
+    @_builtins.property
+    def spaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Spaces in it, the one that a restore puts into the default space first."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        path: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        complete: _builtins.bool = ...,
+        encrypted: _builtins.bool = ...,
+        key_id: _builtins.str = ...,
+        spaces: _abc.Iterable[_builtins.str] | None = ...,
+        conversations: _builtins.int = ...,
+        external_communications: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        damaged_lines: _builtins.int = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "complete", b"complete", "conversations", b"conversations", "create_time", b"create_time", "damaged_lines", b"damaged_lines", "encrypted", b"encrypted", "external_communications", b"external_communications", "key_id", b"key_id", "name", b"name", "path", b"path", "problem", b"problem", "spaces", b"spaces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoredBackup: _TypeAlias = StoredBackup  # noqa: Y015
+
+@_typing.final
 class VerificationProblem(_message.Message):
     """A difference between what is kept and what is derived from it, or damage of either."""
 

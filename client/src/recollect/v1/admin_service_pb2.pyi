@@ -958,6 +958,60 @@ class BackupResponse(_message.Message):
 Global___BackupResponse: _TypeAlias = BackupResponse  # noqa: Y015
 
 @_typing.final
+class ListBackupsRequest(_message.Message):
+    """Request for a page of backups."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """Number of backups; at most 500. Unset means 50."""
+    page_token: _builtins.str
+    """`next_page_token` of the page before."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBackupsRequest: _TypeAlias = ListBackupsRequest  # noqa: Y015
+
+@_typing.final
+class ListBackupsResponse(_message.Message):
+    """A page of backups."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BACKUPS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Asks for the page that follows; empty: there is none."""
+    @_builtins.property
+    def backups(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.StoredBackup]:
+        """The backups, the newest first."""
+
+    def __init__(
+        self,
+        *,
+        backups: _abc.Iterable[_admin_pb2.StoredBackup] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backups", b"backups", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBackupsResponse: _TypeAlias = ListBackupsResponse  # noqa: Y015
+
+@_typing.final
 class VerifyRequest(_message.Message):
     """Request to verify a space."""
 

@@ -109,6 +109,11 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.BackupRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.BackupResponse.FromString,
                 _registered_method=True)
+        self.ListBackups = channel.unary_unary(
+                '/recollect.v1.AdminService/ListBackups',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListBackupsRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListBackupsResponse.FromString,
+                _registered_method=True)
         self.Verify = channel.unary_unary(
                 '/recollect.v1.AdminService/Verify',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.VerifyRequest.SerializeToString,
@@ -268,6 +273,17 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListBackups(self, request, context):
+        """List the backups in the folder that the setting `backup_dir` names, the newest first, in pages:
+        those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
+        certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
+        without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
+        that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Verify(self, request, context):
         """Begin to compare the logs of a space with its index and its vectors while it is served, and
         return at once: every line's checksum, and that each message with its words, each request, each
@@ -387,6 +403,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Backup,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.BackupRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.BackupResponse.SerializeToString,
+            ),
+            'ListBackups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBackups,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListBackupsRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListBackupsResponse.SerializeToString,
             ),
             'Verify': grpc.unary_unary_rpc_method_handler(
                     servicer.Verify,
@@ -780,6 +801,33 @@ class AdminService(object):
             '/recollect.v1.AdminService/Backup',
             recollect_dot_v1_dot_admin__service__pb2.BackupRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.BackupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBackups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/ListBackups',
+            recollect_dot_v1_dot_admin__service__pb2.ListBackupsRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.ListBackupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -101,6 +101,13 @@ class AdminServiceStub:
     ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
     caller does not wait for it.
     """
+    ListBackups: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListBackupsRequest, _admin_service_pb2.ListBackupsResponse]
+    """List the backups in the folder that the setting `backup_dir` names, the newest first, in pages:
+    those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
+    certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
+    without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
+    that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+    """
     Verify: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.VerifyRequest, _admin_service_pb2.VerifyResponse]
     """Begin to compare the logs of a space with its index and its vectors while it is served, and
     return at once: every line's checksum, and that each message with its words, each request, each
@@ -201,6 +208,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     that is not set, or the logs are in a database, the call fails with
     ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
     caller does not wait for it.
+    """
+    ListBackups: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListBackupsRequest, _admin_service_pb2.ListBackupsResponse]  # type: ignore[assignment]
+    """List the backups in the folder that the setting `backup_dir` names, the newest first, in pages:
+    those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
+    certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
+    without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
+    that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
     """
     Verify: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.VerifyRequest, _admin_service_pb2.VerifyResponse]  # type: ignore[assignment]
     """Begin to compare the logs of a space with its index and its vectors while it is served, and
@@ -377,6 +391,19 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         that is not set, or the logs are in a database, the call fails with
         ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
         caller does not wait for it.
+        """
+
+    @_abc_1.abstractmethod
+    def ListBackups(
+        self,
+        request: _admin_service_pb2.ListBackupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListBackupsResponse, _abc.Awaitable[_admin_service_pb2.ListBackupsResponse]]:
+        """List the backups in the folder that the setting `backup_dir` names, the newest first, in pages:
+        those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
+        certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
+        without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
+        that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
         """
 
     @_abc_1.abstractmethod

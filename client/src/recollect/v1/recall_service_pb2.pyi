@@ -678,6 +678,7 @@ class ListAnchorsRequest(_message.Message):
 
     KEY_FIELD_NUMBER: _builtins.int
     INCLUDE_SUPERSEDED_FIELD_NUMBER: _builtins.int
+    AS_OF_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Only this key. Unset means all."""
@@ -687,16 +688,24 @@ class ListAnchorsRequest(_message.Message):
     """`next_page_token` of the page before. Unset means the first page. The other fields must be
     those of the page before.
     """
+    @_builtins.property
+    def as_of(self) -> _timestamp_pb2.Timestamp:
+        """The anchors as they stood at this moment, by what was said or set until then: of a value that
+        held then, `superseded_time` is unset, whatever became of it since. What was forgotten or
+        deleted is gone from the past too. Unset means now.
+        """
+
     def __init__(
         self,
         *,
         key: _builtins.str = ...,
         include_superseded: _builtins.bool = ...,
+        as_of: _timestamp_pb2.Timestamp | None = ...,
         page_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_superseded", b"include_superseded", "key", b"key", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "include_superseded", b"include_superseded", "key", b"key", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -859,12 +868,22 @@ class GetProfileRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    AS_OF_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def as_of(self) -> _timestamp_pb2.Timestamp:
+        """The profile by what was said until this moment. A statement has no end: one that was taken back
+        later in other words stands beside these. What was left out of the profile, deleted or redacted
+        is gone from the past too. Unset means now.
+        """
+
     def __init__(
         self,
+        *,
+        as_of: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -197,9 +197,13 @@ class Anchors:
         """Note that the index may have other anchors than before."""
         self._file.changed()
 
-    def listed(self, key: str, *, include_superseded: bool) -> list[Anchor]:
-        """Return the anchors by key (empty: all), each before those that it superseded."""
-        histories = self._histories(key)
+    def listed(
+        self, key: str, *, include_superseded: bool, as_of: int | None = None
+    ) -> list[Anchor]:
+        """Return the anchors by key (empty: all), each before those that it superseded; as they
+        stood at a moment, by the values that were given until then.
+        """
+        histories = self._histories(key, as_of)
         return [
             anchor
             for name in sorted(histories)
@@ -360,21 +364,26 @@ class Anchors:
             then[: then.index(previous.content) + 1] if previous.content in then else then
         )[0]
 
-    def _histories(self, key: str) -> dict[str, list[Anchor]]:
-        return {name: done for name, given in self._given(key).items() if (done := history(given))}
+    def _histories(self, key: str, as_of: int | None = None) -> dict[str, list[Anchor]]:
+        given = self._given(key, as_of)
+        return {name: done for name, values in given.items() if (done := history(values))}
 
-    def _given(self, key: str) -> dict[str, list[AnchorSet]]:
-        """Return all values of a key (empty: of each key) that were not forgotten; those found in
-        messages precede those set.
+    def _given(self, key: str, until: int | None = None) -> dict[str, list[AnchorSet]]:
+        """Return all values of a key (empty: of each key) that were not forgotten, up to a time;
+        those found in messages precede those set.
         """
         given: defaultdict[str, list[AnchorSet]] = defaultdict(list)
         with self._file.lock:
             entries = self._file.entries
             forgotten = self._file.forgotten()
-        for anchor in AnchorTable(self._space.index).found(key):
+        for anchor in AnchorTable(self._space.index).found(key, until):
             if anchor.time > forgotten.get(anchor.key, -1):
                 given[anchor.key].append(anchor)
         for entry in entries:
-            if isinstance(entry.content, AnchorSet) and key in ("", entry.content.key):
+            if (
+                isinstance(entry.content, AnchorSet)
+                and key in ("", entry.content.key)
+                and (until is None or entry.content.time <= until)
+            ):
                 given[entry.content.key].append(entry.content)
         return given

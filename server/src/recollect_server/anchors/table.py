@@ -21,6 +21,9 @@ _KEYS = """
 """  # each key by one look into the index of keys, however many anchors it has
 
 
+_EVER = (1 << 63) - 1  # later than any time
+
+
 class AnchorTable:
     """The anchors of indexed conversations."""
 
@@ -35,9 +38,9 @@ class AnchorTable:
         rows = self._database.rows(query, (number,))
         return [(row[0], AnchorSet(*row[1:])) for row in rows]
 
-    def found(self, key: str) -> list[AnchorSet]:
+    def found(self, key: str, until: int | None = None) -> list[AnchorSet]:
         """Return the anchors of a key (empty: of every key) that were found in conversations: the
-        last 100 of each, oldest first.
+        last 100 of each, up to a time, oldest first.
         """
         with self._database.reading() as connection:
             keys = [key] if key else [row[0] for row in connection.execute(_KEYS)]
@@ -45,8 +48,8 @@ class AnchorTable:
             for name in keys:
                 rows = connection.execute(
                     "SELECT a.value, a.confidence, a.source, a.time, c.id FROM anchors a JOIN conversations c USING (number)"
-                    " WHERE a.key = ? ORDER BY a.time DESC, c.id DESC, a.line DESC LIMIT 100",
-                    (name,),
+                    " WHERE a.key = ? AND a.time <= ? ORDER BY a.time DESC, c.id DESC, a.line DESC LIMIT 100",
+                    (name, _EVER if until is None else until),
                 ).fetchall()
                 anchors += [
                     AnchorSet(name, row[0], row[1], row[2], row[3], row[4])

@@ -4,7 +4,7 @@ was read, then the rules say which older ones are removed.
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,10 +27,11 @@ _INTERRUPTED = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class StoredBackup:
-    """A backup of all spaces in the folder."""
+    """A backup in the folder."""
 
     path: Path
     time: datetime
+    """That in its name; of one with another name, the time at which it was complete."""
     is_complete: bool
     key_id: str | None
     """Id of the key that it is encrypted with; None: it is not encrypted."""
@@ -77,21 +78,24 @@ class BackupFolder:
         self._keys = keys
 
     def stored(self) -> list[StoredBackup]:
-        """Return the backups of all spaces, newest first. What has another name is left alone.
-        Raises OSError.
+        """Return the backups of all spaces that have the time in their name, newest first: those
+        that rules remove. Raises OSError.
+        """
+        return [it for it in self.listed() if backup_time(it.path.name) is not None]
+
+    def listed(self) -> list[StoredBackup]:
+        """Return all backups, newest first; of those that have no time in their name the complete
+        ones. Raises OSError.
         """
         if not self._path.is_dir():
             return []
-        backups = []
+        backups: list[StoredBackup] = []
         with os.scandir(self._path) as entries:
             for entry in entries:
-                time = backup_time(entry.name)
-                if time is not None and entry.is_dir(follow_symlinks=False):
-                    path = self._path / entry.name
-                    key_id = _key_id(path)
-                    is_complete = key_id is not None or (path / MANIFEST).is_file()
-                    backups.append(StoredBackup(path, time, is_complete, key_id))
-        return sorted(backups, key=lambda it: it.time, reverse=True)
+                is_name = entry.name.isprintable() and not entry.name.startswith(".")
+                if is_name and entry.is_dir(follow_symlinks=False):
+                    backups += _backup_at(self._path / entry.name)
+        return sorted(backups, key=lambda it: (it.time, it.path.name), reverse=True)
 
     def prune(
         self,
@@ -191,6 +195,18 @@ def make_backup(
     except (CannotCopy, OSError) as error:
         made.failure = error
     return made
+
+
+def _backup_at(path: Path) -> Iterator[StoredBackup]:
+    """Yield the backup at a path, if there is one. Raises OSError."""
+    key_id = _key_id(path)
+    last = path / (MANIFEST if key_id is None else ARCHIVE)
+    is_complete = key_id is not None or last.is_file()
+    time = backup_time(path.name, is_whole=False)
+    if time is None and is_complete:
+        time = datetime.fromtimestamp(last.lstat().st_mtime, UTC)
+    if time is not None:
+        yield StoredBackup(path, time, is_complete, key_id)
 
 
 def _key_id(backup: Path) -> str | None:

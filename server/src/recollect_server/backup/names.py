@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-_NAME = re.compile(r"recollect-(\d{8}t\d{6}z)", re.ASCII)
+_NAME = re.compile(r"(recollect|partial)-(\d{8}t\d{6}z)", re.ASCII)
 _RULE = re.compile(r"([a-z]+)=(\d{1,4})", re.ASCII)
 _TIME = "%Y%m%dt%H%M%Sz"
 _PERIODS = {
@@ -29,13 +29,15 @@ def backup_name(now: int, *, is_whole: bool) -> str:
     return f"{'recollect' if is_whole else 'partial'}-{time}"
 
 
-def backup_time(name: str) -> datetime | None:
-    """Return the time in the name of a backup of all spaces; None if it has no such name."""
+def backup_time(name: str, *, is_whole: bool = True) -> datetime | None:
+    """Return the time in the name of a backup of all spaces; None if it has no such name. The name
+    of one of some spaces has a time too, unless `is_whole`.
+    """
     match = _NAME.fullmatch(name)
-    if match is None:
+    if match is None or (is_whole and match[1] != "recollect"):
         return None
     try:
-        return datetime.strptime(match[1], _TIME).replace(tzinfo=UTC)
+        return datetime.strptime(match[2], _TIME).replace(tzinfo=UTC)
     except ValueError:
         return None
 

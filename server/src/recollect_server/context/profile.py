@@ -7,6 +7,7 @@ once.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from recollect_server.anchors.service import Anchors, KeptAnchors
@@ -69,13 +70,16 @@ class UserProfile:
             return "it is read with the embedding model, which is switched off"
         return self._meaning.backlog()
 
-    def statements(self) -> list[ProfileStatement]:
+    def statements(self, as_of: int | None = None) -> list[ProfileStatement]:
         """Return what users said of themselves and how they want to be answered, in the order in
-        which it gets room. Empty where nothing is embedded. Raises DataUnavailable.
+        which it gets room; what was said until a moment, if one is given. Empty where nothing is
+        embedded. Raises DataUnavailable.
         """
         if not self._meaning.on:
             return []
         try:
+            if as_of is not None:
+                return self._from_transcripts(as_of)
             store = self._meaning.store()
             marks = self._ledger.version
             version = store, store.statements_version, self._removals, self._space.index, marks
@@ -103,8 +107,9 @@ class UserProfile:
             raise StatementNotFound(conversation_id, sequence, start)
         self._anchors.leave_out(place, request)
 
-    def _from_transcripts(self) -> list[ProfileStatement]:
-        chosen = self._chosen()
+    def _from_transcripts(self, as_of: int | None = None) -> list[ProfileStatement]:
+        forgotten = self._ledger.forgotten()
+        chosen = self._chosen(as_of, forgotten)
         by_conversation: defaultdict[str, set[int]] = defaultdict(set)
         for it in chosen:
             by_conversation[it.conversation_id].add(it.line)
@@ -125,7 +130,6 @@ class UserProfile:
                 raise messages
             for message in messages:
                 texts[name, message.sequence] = message.content, message.sender
-        forgotten = self._ledger.forgotten()
         by_text: dict[str, ProfileStatement] = {}
         left_out: dict[str, int] = {}
         for it in chosen:
@@ -147,14 +151,18 @@ class UserProfile:
                 )
         return by_turns(it for text, it in by_text.items() if it.time > left_out.get(text, -1))
 
-    def _chosen(self) -> list[_At]:
+    def _chosen(self, as_of: int | None, forgotten: Mapping[str, int]) -> list[_At]:
         """Return where the statements stand that are read: the surest before others, of about
-        equally sure ones the newest first.
+        equally sure ones the newest first. Of a moment, those that were said until then, and those
+        that were left out since, whose copies from before are left out with them.
         """
         every = [
             _At(it.conversation_id, it.line, it.time, statement)
             for it in self._meaning.store().stated()
             for statement in read_statements(it.statements)
+            if as_of is None
+            or it.time <= as_of
+            or _key(it.conversation_id, it.line, statement.start) in forgotten
         ]
         every.sort(key=lambda it: sum(it.statement.probability < sure for sure in _SURE))
         return every[:_READ]

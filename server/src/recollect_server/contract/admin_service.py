@@ -4,13 +4,14 @@ import math
 from typing import Protocol
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import admin_pb2
 from recollect.v1 import admin_service_pb2 as api
 
 from recollect_server.access.principal import Principal
 from recollect_server.access.token_uses import TokenUses
 from recollect_server.access.tokens import Tokens
-from recollect_server.admin.backups import BackupAdministration
+from recollect_server.admin.backups import BackupAdministration, ListedBackup
 from recollect_server.admin.jobs import JobAdministration, JobOverview
 from recollect_server.admin.retention import RetentionAdministration
 from recollect_server.admin.server import ServerState, ServerWatch
@@ -158,6 +159,17 @@ class AdminHandlers(TokenHandlers):
             problems=made.copied.problems[:_MAX_PROBLEMS],
         )
 
+    def ListBackups(self, request: api.ListBackupsRequest, call: Call) -> api.ListBackupsResponse:
+        size = page_size(request.page_size)
+        is_listed = None if call.principal.is_for_every_space else call.principal.is_for
+        before = self._seal.place(request, request.page_token)
+        backups = self._backups.listed(is_listed, before, size + 1)
+        following = backups[size - 1].place if len(backups) > size else None
+        return api.ListBackupsResponse(
+            backups=map(_backup_to, backups[:size]),
+            next_page_token=self._seal.page_token(request, following),
+        )
+
     # Jobs -----------------------------------------------------------------------------------------
 
     def ListJobs(self, request: api.ListJobsRequest, call: Call) -> api.ListJobsResponse:
@@ -272,6 +284,27 @@ def _space_to(it: SpaceOverview) -> admin_pb2.Space:
         external_communications=it.totals.communications,
         index_problem=it.totals.problem,
     )
+
+
+def _backup_to(it: ListedBackup) -> admin_pb2.StoredBackup:
+    key_id = it.stored.key_id
+    problem = "its start is damaged" if key_id == "" else it.problem
+    backup = admin_pb2.StoredBackup(
+        name=it.stored.path.name,
+        path=str(it.stored.path.absolute()),
+        create_time=Timestamp(seconds=int(it.stored.time.timestamp())),
+        complete=it.stored.is_complete and not problem,
+        encrypted=key_id is not None,
+        key_id=key_id or "",
+        bytes=it.bytes,
+        problem=problem,
+    )
+    if it.contents is not None:
+        backup.spaces.extend(it.contents.spaces)
+        backup.conversations = it.contents.conversations
+        backup.external_communications = it.contents.communications
+        backup.damaged_lines = it.contents.damaged
+    return backup
 
 
 def _server_to(it: ServerState, spaces: int, open_spaces: int) -> admin_pb2.ServerStats:

@@ -165,7 +165,11 @@ class RecallHandlers:
     def ListAnchors(self, request: api.ListAnchorsRequest, call: Call) -> api.ListAnchorsResponse:
         place = self._seal.place(request, request.page_token)
         first = place[0] if place else 0
-        anchors = self._anchors.listed(request.key, include_superseded=request.include_superseded)
+        anchors = self._anchors.listed(
+            request.key,
+            include_superseded=request.include_superseded,
+            as_of=optional_milliseconds(request, "as_of"),
+        )
         fitting, more = self._answers.fitting(map(anchor_to, anchors[first:]))
         following = (first + len(fitting), "-") if more else None
         return api.ListAnchorsResponse(
@@ -189,7 +193,8 @@ class RecallHandlers:
         return api.DeleteAnchorResponse(anchors=[anchor_to(anchor) for anchor in anchors])
 
     def GetProfile(self, request: api.GetProfileRequest, call: Call) -> api.GetProfileResponse:
-        statements = map(_statement_to, self._profile.statements())
+        as_of = optional_milliseconds(request, "as_of")
+        statements = map(_statement_to, self._profile.statements(as_of))
         return api.GetProfileResponse(statements=statements, degraded=self._profile.lack)
 
     def RemoveProfileStatement(

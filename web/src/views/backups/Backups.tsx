@@ -1,17 +1,18 @@
-// Backups: one now, what it holds, how they are kept, and what a restore takes.
+// Backups: one now, what it holds, those that are there, how they are kept, and what a restore takes.
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { AdminService, type BackupResponse, RecollectError, type Setting } from "@recollect/client";
+import { AdminService, type BackupResponse, RecollectError, type Setting, type StoredBackup } from "@recollect/client";
 import { client } from "../../api/calls";
-import { violationOf } from "../../api/errors";
+import { isCancelled, violationOf } from "../../api/errors";
 import { namedSpaces } from "../../api/session";
 import { link } from "../../router";
 import { t } from "../../texts/administration";
 import { Copy } from "../../ui/Copy";
 import { Icon } from "../../ui/Icon";
 import { Card, Page } from "../../ui/Page";
+import { Failure, Loading } from "../../ui/States";
 import { oneLine, sizeOf } from "../../ui/text";
-import { dates } from "../../ui/time";
+import { dates, fullTime, millis } from "../../ui/time";
 import "./backups.css";
 
 const admin = client.of(AdminService);
@@ -37,11 +38,19 @@ async function make(name: string): Promise<void> {
   try {
     made.value = { backup: await admin.backup({ name }, { timeoutMs: PATIENCE_MS }), at: Date.now() };
   } catch (error) {
-    const hasNoFolder = error instanceof RecollectError && error.reason === "NO_BACKUP_FOLDER";
-    problem.value = hasNoFolder ? t.backups.noFolder : violationOf(error);
+    problem.value = hasNoFolder(error) ? t.backups.noFolder : violationOf(error);
   } finally {
     isMaking.value = false;
   }
+}
+
+function hasNoFolder(error: unknown): boolean {
+  return error instanceof RecollectError && error.reason === "NO_BACKUP_FOLDER";
+}
+
+interface Listed {
+  backups: StoredBackup[];
+  next: string;
 }
 
 export default function Backups() {
@@ -50,21 +59,40 @@ export default function Backups() {
   useEffect(() => {
     if (maySeeSettings) admin.listSettings({}).then((it) => setSettings(it.settings.filter(({ key }) => KEYS.includes(key))), () => undefined);
   }, []);
+  const [listed, setListed] = useState<Listed>();
+  const [error, setError] = useState<unknown>();
+  const load = (before?: Listed) => {
+    const abort = new AbortController();
+    setError(undefined);
+    admin.listBackups({ pageToken: before?.next ?? "" }, { signal: abort.signal }).then(
+      ({ backups, nextPageToken }) => setListed({ backups: [...(before?.backups ?? []), ...backups], next: nextPageToken }),
+      (failure: unknown) => isCancelled(failure) || setError(failure),
+    );
+    return () => abort.abort();
+  };
+  useEffect(() => load(), [made.value]);
+  const newest = listed?.backups.find((it) => it.complete);
   const folder = settings.find((it) => it.key === "backup_dir")?.value ?? "";
-  const path = made.value?.backup.path ?? `${folder || "BACKUP_DIR"}/recollect-…`;
+  const command = newest ? restoreCommand(newest) : `recollect-server restore ${folder || "BACKUP_DIR"}/recollect-… --data-dir NEW`;
   return (
     <Page class="backups" title={t.nav.backups}>
       <p class="lead">{t.backups.lead}</p>
       <Now />
       {made.value && <Receipt made={made.value} />}
+      <Card title={t.backups.list}>
+        {hasNoFolder(error) ? <p class="hint">{t.backups.noFolder}</p>
+          : error !== undefined ? <Failure error={error} retry={() => load(listed)} level="p" />
+          : !listed ? <Loading />
+          : listed.backups.length === 0 ? <p class="hint">{maySeeSettings ? t.backups.none : t.backups.noneOfSpaces}</p>
+          : <ul class="backup-list">{listed.backups.map((it) => <Row key={it.path} backup={it} />)}</ul>}
+        {listed?.next && <button class="button" onClick={() => load(listed)}>{t.backups.more}</button>}
+        <p class="hint">{t.backups.listHint}</p>
+        <Command text={`recollect-server backups verify --backup-dir ${folder ? quoted(folder) : "BACKUP_DIR"}`} />
+      </Card>
       <Card title={t.backups.restore}>
         <ol class="steps">{t.backups.steps.map((it) => <li key={it}>{it}</li>)}</ol>
-        <Command text={`recollect-server restore ${path} --data-dir NEW`} />
+        <Command text={command} />
         <p class="note">{t.backups.afterwards}</p>
-      </Card>
-      <Card title={t.backups.list}>
-        <p class="hint">{t.backups.listHint}</p>
-        <Command text={`recollect-server backups list --backup-dir ${folder || "BACKUP_DIR"}\nrecollect-server backups verify --backup-dir ${folder || "BACKUP_DIR"}`} />
       </Card>
       {settings.length > 0 && (
         <Card title={t.backups.settings} tools={<a class="button" href={link("/settings", { find: "backup" })}>{t.backups.toSettings}</a>}>
@@ -74,6 +102,45 @@ export default function Backups() {
         </Card>
       )}
     </Page>
+  );
+}
+
+/** Return what is run on the server's machine to restore a backup. */
+function restoreCommand({ path, encrypted }: StoredBackup): string {
+  return `recollect-server restore ${quoted(path)} --data-dir NEW${encrypted ? " --backup-key-file KEYS" : ""}`;
+}
+
+/** Return a path as a shell takes it. */
+function quoted(path: string): string {
+  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
+}
+
+function Row({ backup }: { backup: StoredBackup }) {
+  const { complete, encrypted, keyId, damagedLines, createTime } = backup;
+  const reason = oneLine(backup.problem);
+  const facts: [string, string][] = complete ? [[t.backups.bytes, sizeOf(Number(backup.bytes))]] : [];
+  if (complete && !encrypted) facts.push([t.backups.conversations, Number(backup.conversations).toLocaleString(t.language)], [t.backups.spaces, backup.spaces.join(", ")]);
+  if (keyId) facts.push([t.backups.key, keyId]);
+  return (
+    <li class="backup">
+      <div class="backup-name">
+        <strong><bdi>{backup.name}</bdi></strong>
+        {encrypted && <span class="badge">{t.backups.encrypted}</span>}
+        {!complete && <span class="badge" data-tone="danger">{reason ? t.backups.unreadable : t.backups.incomplete}</span>}
+        {damagedLines > 0 && <span class="badge" data-tone="danger">{t.backups.damaged(Number(damagedLines))}</span>}
+      </div>
+      <dl class="backup-facts">
+        <div><dt>{t.backups.time}</dt><dd title={fullTime(createTime)}>{clock.format(millis(createTime))}</dd></div>
+        {facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}
+      </dl>
+      {reason && <p class="error">{reason}</p>}
+      {complete && (
+        <details>
+          <summary>{t.backups.restoreOf}<span class="hidden"> ({backup.name})</span></summary>
+          <Command text={restoreCommand(backup)} />
+        </details>
+      )}
+    </li>
   );
 }
 
@@ -108,7 +175,9 @@ function Receipt({ made: { backup, at } }: { made: Made }) {
   ];
   return (
     <Card title={t.backups.made} tools={<span class="muted tiny">{t.backups.madeAt(clock.format(at))}</span>}>
-      <dl class="facts" role="status">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+      <div role="status">
+        <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+      </div>
       {backup.problemCount ? (
         <>
           <p class="error">{t.backups.problems(Number(backup.problemCount))}</p>

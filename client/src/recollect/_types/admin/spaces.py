@@ -109,6 +109,56 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBackup:
+    """A backup in the server's folder of backups."""
+
+    name: str = ""
+    """Name of its folder."""
+    path: str = ""
+    """That folder, on the server's machine: `recollect-server restore` takes it."""
+    create_time: datetime
+    """Time in its name; of one with a name of its own, the time at which it was complete."""
+    complete: bool = False
+    """True if it can be restored. False: it is being made, or was interrupted; or its contents
+    cannot be read (`problem`).
+    """
+    encrypted: bool = False
+    """True if it is encrypted. Then what it holds (`spaces`, the counts) is not set."""
+    key_id: str = ""
+    """Id of the key that it is encrypted with, which is no secret; empty: it is not encrypted,
+    or its start is damaged.
+    """
+    spaces: tuple[str, ...] = ()
+    """Spaces in it, the one that a restore puts into the default space first."""
+    conversations: int = 0
+    """Conversations in it."""
+    external_communications: int = 0
+    """External communications in it."""
+    bytes: int = 0
+    """Bytes of the copied transcripts; of an encrypted one, those of its file."""
+    damaged_lines: int = 0
+    """Lines that were damaged when it was made, and copied as they were."""
+    problem: str = ""
+    """Reason why it cannot be read, in a sentence; empty: none is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupPage:
+    """A page of backups, the newest first. Iterating over it gives the backups."""
+
+    backups: tuple[StoredBackup, ...] = ()
+    """The backups, the newest first."""
+    next_page_token: str = ""
+    """Asks for the page that follows; empty: there is none."""
+
+    def __iter__(self) -> Iterator[StoredBackup]:
+        return iter(self.backups)
+
+    def __len__(self) -> int:
+        return len(self.backups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceReceiptPage:
     """A page of the receipts of deleted spaces, the newest first. Iterating over it gives the
     receipts.

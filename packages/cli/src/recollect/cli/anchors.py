@@ -1,5 +1,7 @@
 """`recollect anchors`: lasting facts about the user."""
 
+from datetime import datetime
+
 import click
 
 from recollect import Anchor
@@ -12,6 +14,7 @@ from recollect.cli.options import (
     Shell,
     WholeNumber,
     confirm,
+    with_as_of,
     with_shell,
     with_yes,
 )
@@ -26,10 +29,11 @@ def anchors() -> None:
 @anchors.command("list")
 @click.argument("key", required=False)
 @click.option("--superseded", is_flag=True, help="Earlier values too.")
+@with_as_of
 @with_shell
-def list_(shell: Shell, key: str | None, superseded: bool) -> None:
+def list_(shell: Shell, key: str | None, superseded: bool, as_of: datetime | None) -> None:
     """List anchors by key, all of them or that of KEY."""
-    rows = shell.client.recall.list_anchors(key, include_superseded=superseded)
+    rows = shell.client.recall.list_anchors(key, include_superseded=superseded, as_of=as_of)
     if shell.as_json:
         json_lines(rows)
         return

@@ -325,6 +325,16 @@ def with_span(command: F) -> F:
     return since(until(command))
 
 
+def with_as_of(command: F) -> F:
+    """Give a command `--as-of`."""
+    return click.option(
+        "--as-of",
+        type=When(ends=True),
+        metavar="WHEN",
+        help="What stood then: at the end of a date, at a time, or 7d ago.",
+    )(command)
+
+
 def with_channels(command: F) -> F:
     """Give a command `--channel`, which may be repeated."""
     return click.option(

@@ -1,5 +1,7 @@
 """`recollect profile`: what is known of the user, in the words that were said."""
 
+from datetime import datetime
+
 import click
 
 from recollect.cli.commands import Commands
@@ -9,6 +11,7 @@ from recollect.cli.options import (
     Shell,
     WholeNumber,
     confirm,
+    with_as_of,
     with_shell,
     with_yes,
 )
@@ -21,10 +24,11 @@ def profile() -> None:
 
 
 @profile.command("list")
+@with_as_of
 @with_shell
-def list_(shell: Shell) -> None:
+def list_(shell: Shell, as_of: datetime | None) -> None:
     """List the profile, in the order in which it gets room in a context."""
-    answer = shell.client.recall.get_profile()
+    answer = shell.client.recall.get_profile(as_of=as_of)
     if shell.as_json:
         json_lines(answer.statements)
         return

@@ -13,6 +13,7 @@ _FIELDS = {
     "date_range": "dateRange",
     "after": "dateRange.from",
     "before": "dateRange.to",
+    "as_of": "asOf",
     "source.conversation_id": "source.conversationId",
 }
 """The contract's names, in those of the tools."""

@@ -10,16 +10,18 @@ from recollect._shared.moments import readable
 from recollect._shared.plain import time_text
 from recollect.mcp import shapes
 from recollect.mcp.errors import WrongArgument
+from recollect.mcp.tools import time_of
 
 _MOST_CHARACTERS = 1000  # of an anchor's value; a sentence may have more
 
 
 async def list_facts(client: AsyncClient, request: shapes.ListFacts) -> shapes.Facts:
-    """Return facts: anchors by key, then statements in the profile's order. Raises
+    """Return facts: anchors by key, then statements in the profile's order. Raises WrongArgument,
     RecollectError.
     """
-    anchors = await client.recall.list_anchors(include_superseded=request.include_past)
-    profile = await client.recall.get_profile()
+    as_of = time_of(client, request.as_of, "asOf", ends=True)
+    anchors = await client.recall.list_anchors(include_superseded=request.include_past, as_of=as_of)
+    profile = await client.recall.get_profile(as_of=as_of)
     every = [*map(_of_anchor, anchors), *map(_of_statement, profile.statements)]
     end = request.offset + request.limit
     continuation = None

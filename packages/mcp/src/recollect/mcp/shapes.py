@@ -149,6 +149,11 @@ class ListFacts(_Input):
     include_past: bool = Field(
         False, description="Facts that hold no longer, too, each with the time of its end."
     )
+    as_of: str | None = Field(
+        None,
+        description="The facts as they stood then: a date, as `2026-03-31` (its end), or a time."
+        " Without it, those of now.",
+    )
     limit: int = Field(100, ge=1, le=200, description="How many at the most.")
     offset: int = Field(0, ge=0, description="How many to pass over.")
 

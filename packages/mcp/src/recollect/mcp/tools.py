@@ -1,7 +1,7 @@
 """The tools: plain functions of a client and their arguments."""
 
 import json
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import Any
 
 from recollect import (
@@ -263,19 +263,19 @@ async def whole_turn(client: AsyncClient, conversation_id: str, turn: int) -> di
 def _span(client: AsyncClient, dates: shapes.DateRange | None) -> Span | None:
     if dates is None:
         return None
-    zone = zone_of(client.time_zone) or UTC
-    start = _moment(dates.from_, "dateRange.from", zone, ends=False)
-    end = _moment(dates.to, "dateRange.to", zone, ends=True)
+    start = time_of(client, dates.from_, "dateRange.from", ends=False)
+    end = time_of(client, dates.to, "dateRange.to", ends=True)
     if start and end and end <= start:
         raise WrongArgument("dateRange.to: is not after dateRange.from")
     return Span(start, end)
 
 
-def _moment(text: str | None, field: str, zone: tzinfo, *, ends: bool) -> datetime | None:
+def time_of(client: AsyncClient, text: str | None, field: str, *, ends: bool) -> datetime | None:
+    """Return the time that an argument names, in the user's zone. Raises WrongArgument."""
     if text is None:
         return None
     try:
-        return moment(text, zone, ends=ends)
+        return moment(text, zone_of(client.time_zone) or UTC, ends=ends)
     except ValueError as error:
         raise WrongArgument(f"{field}: {error}") from None
 

@@ -71,8 +71,9 @@ def _with_folder(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group(cls=Commands)
 def backups() -> None:
-    """Look after the backups of all spaces in a folder, which `recollect-server backup` without a
-    folder and the call Backup make. What has another name is left alone.
+    """Look after the backups in a folder, which `recollect-server backup` and the call Backup make.
+    All are listed and verified; the other commands leave those without a time in their name, and
+    those of some spaces, alone.
     """
 
 
@@ -80,7 +81,7 @@ def backups() -> None:
 @_with_folder
 def list_backups(folder: BackupFolder, settings: Settings, **_: Any) -> None:
     """List the backups, newest first; and those in the bucket, if there is a `--backup-url`."""
-    for it in folder.stored():
+    for it in folder.listed():
         click.echo(f"{it.time:%Y-%m-%d %H:%M:%S} UTC  {it.path}" + _state(it))
     if settings.backup_url:
         bucket = BackupBucket(settings.backup_url)
@@ -181,7 +182,7 @@ def verify(
     anything differs, or holds damaged lines.
     """
     problems: list[str] = []
-    names = _bucket_of(settings).names() if in_bucket else [it.path.name for it in folder.stored()]
+    names = _bucket_of(settings).names() if in_bucket else [it.path.name for it in folder.listed()]
     chosen = [it for it in names if name in (None, it)]
     if name is not None and not chosen:
         raise click.UsageError(f"there is no backup {name}: `backups list` lists them")

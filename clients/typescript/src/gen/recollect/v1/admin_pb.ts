@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin.proto.
  */
 export const file_recollect_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChhyZWNvbGxlY3QvdjEvYWRtaW4ucHJvdG8SDHJlY29sbGVjdC52MSKaAwoHU2V0dGluZxILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSFQoNZGVmYXVsdF92YWx1ZRgDIAEoCRIrCgZzb3VyY2UYBCABKA4yGy5yZWNvbGxlY3QudjEuU2V0dGluZ1NvdXJjZRINCgVncm91cBgFIAEoCRITCgtncm91cF9sYWJlbBgGIAEoCRINCgVsYWJlbBgHIAEoCRIMCgRoZWxwGAggASgJEicKBHR5cGUYCSABKA4yGS5yZWNvbGxlY3QudjEuU2V0dGluZ1R5cGUSDwoHY2hvaWNlcxgKIAMoCRIPCgdtaW5pbXVtGAsgASgJEg8KB21heGltdW0YDCABKAkSGAoQbWluaW11bV9leGNsdWRlZBgNIAEoCBIOCgZtYXNrZWQYDiABKAgSFgoOcmVzdGFydF9uZWVkZWQYDyABKAgSDwoHcGVuZGluZxgQIAEoCBIVCg1wZW5kaW5nX3ZhbHVlGBEgASgJEg4KBmxvY2tlZBgSIAEoCRIYChBlbnZpcm9ubWVudF9uYW1lGBMgASgJIsIBCgVTcGFjZRIMCgRuYW1lGAEgASgJEicKBXN0YXRlGAIgASgOMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdGUSEgoKaXNfZGVmYXVsdBgDIAEoCBIVCg1jb252ZXJzYXRpb25zGAQgASgDEhAKCG1lc3NhZ2VzGAUgASgDEg0KBWJ5dGVzGAYgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAcgASgDEhUKDWluZGV4X3Byb2JsZW0YCCABKAkilAEKDFNwYWNlUmVjZWlwdBIMCgRuYW1lGAEgASgJEi8KC2RlbGV0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jb252ZXJzYXRpb25zGAMgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAQgASgDEg0KBWJ5dGVzGAUgASgDIjIKE1ZlcmlmaWNhdGlvblByb2JsZW0SCgoCaWQYASABKAkSDwoHcHJvYmxlbRgCIAEoCSKGAwoMVmVyaWZpY2F0aW9uEg0KBXNwYWNlGAEgASgJEi4KBXN0YXRlGAIgASgOMh8ucmVjb2xsZWN0LnYxLlZlcmlmaWNhdGlvblN0YXRlEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbG9ncxgFIAEoAxISCgp0b3RhbF9sb2dzGAYgASgDEhUKDWNvbnZlcnNhdGlvbnMYByABKAMSEAoIbWVzc2FnZXMYCCABKAMSHwoXZXh0ZXJuYWxfY29tbXVuaWNhdGlvbnMYCSABKAMSDwoHdGhyZWFkcxgKIAEoAxIVCg1wcm9ibGVtX2NvdW50GAsgASgDEjMKCHByb2JsZW1zGAwgAygLMiEucmVjb2xsZWN0LnYxLlZlcmlmaWNhdGlvblByb2JsZW0SDwoHZmFpbHVyZRgNIAEoCSKLAwoFVG9rZW4SCgoCaWQYASABKAkSDAoEa2luZBgCIAEoCRIjCgZzY29wZXMYAyADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAQgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgFIAEoCRIPCgdjaGFubmVsGAYgASgJEicKBXN0YXRlGAcgASgOMhgucmVjb2xsZWN0LnYxLlRva2VuU3RhdGUSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghyZXBsYWNlcxgKIAEoCRIvCgZsaW1pdHMYCyADKAsyHy5yZWNvbGxlY3QudjEuVG9rZW4uTGltaXRzRW50cnkSDAoEbm90ZRgMIAEoCRotCgtMaW1pdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBIp4BCghUb2tlblVzZRILCgNkYXkYASABKAkSDQoFc3BhY2UYAiABKAkSDgoGbWV0aG9kGAMgASgJEgwKBHBlZXIYBCABKAkSDQoFY2FsbHMYBSABKAMSFQoNcmVmdXNlZF9jYWxscxgGIAEoAxIyCg5sYXN0X2NhbGxfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNQoKSm9iRmFpbHVyZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSDgoGcmVhc29uGAIgASgJItMBCgNKb2ISDAoEbmFtZRgBIAEoCRIMCgRoZWxwGAIgASgJEg0KBXNwYWNlGAMgASgJEiUKBXN0YXRlGAQgASgOMhYucmVjb2xsZWN0LnYxLkpvYlN0YXRlEgsKA2R1ZRgFIAEoAxIOCgZmYWlsZWQYBiABKAMSKgoIZmFpbHVyZXMYByADKAsyGC5yZWNvbGxlY3QudjEuSm9iRmFpbHVyZRIxCg1sYXN0X3J1bl90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK9AQoORW1iZWRkaW5nU3RhdHMSDwoHcHJvYmxlbRgBIAEoCRIPCgd2ZWN0b3JzGAIgASgDEh4KFm90aGVyX2xhbmd1YWdlX3ZlY3RvcnMYAyABKAMSDQoFYnl0ZXMYBCABKAMSHQoVd2FpdGluZ19jb252ZXJzYXRpb25zGAUgASgDEg0KBXNoYXJlGAYgASgBEiwKCXRpbWVfbGVmdBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ0CglOb3RlU3RhdHMSHQoVd2FpdGluZ19jb252ZXJzYXRpb25zGAEgASgDEhwKFGZhaWxlZF9jb252ZXJzYXRpb25zGAIgASgDEioKCGZhaWx1cmVzGAMgAygLMhgucmVjb2xsZWN0LnYxLkpvYkZhaWx1cmUijwEKDENvbnRleHRTdGF0cxIQCghjb250ZXh0cxgBIAEoAxIVCg1ob3RfaW5fbWVtb3J5GAIgASgDEhIKCmNvbGRfYXNrZWQYAyABKAMSFAoMaG90X21lc3NhZ2VzGAQgASgDEhUKDXdhcm1fbWVzc2FnZXMYBSABKAMSFQoNY29sZF9tZXNzYWdlcxgGIAEoAyJ7Cg1FeHRlcm5hbFN0YXRzEhYKDmNvbW11bmljYXRpb25zGAEgASgDEhAKCG1lc3NhZ2VzGAIgASgDEg0KBWJ5dGVzGAMgASgDEhcKD25vdF9pbmRleGVkX3lldBgEIAEoAxIYChBvcGVuX2VzY2FsYXRpb25zGAUgASgDIkEKDUxpbWl0ZWRTZW5kZXISDwoHY2hhbm5lbBgBIAEoCRIOCgZzZW5kZXIYAiABKAkSDwoHcmVmdXNlZBgDIAEoAyKwBAoKU3BhY2VTdGF0cxINCgVzcGFjZRgBIAEoCRIVCg1jb252ZXJzYXRpb25zGAIgASgDEhAKCG1lc3NhZ2VzGAMgASgDEhgKEHRyYW5zY3JpcHRfYnl0ZXMYBCABKAMSFQoNaW5kZXhfcHJvYmxlbRgFIAEoCRITCgtpbmRleF9ieXRlcxgGIAEoAxIXCg9ub3RfaW5kZXhlZF95ZXQYByABKAMSLwoJZW1iZWRkaW5nGAggASgLMhwucmVjb2xsZWN0LnYxLkVtYmVkZGluZ1N0YXRzEiYKBW5vdGVzGAkgASgLMhcucmVjb2xsZWN0LnYxLk5vdGVTdGF0cxIsCghjb250ZXh0cxgKIAEoCzIaLnJlY29sbGVjdC52MS5Db250ZXh0U3RhdHMSGAoQdG9ybl90cmFuc2NyaXB0cxgLIAEoAxISCgp0b3JuX2J5dGVzGAwgASgDEhoKEnVuZmluaXNoZWRfZGVsZXRlcxgNIAEoAxItCghleHRlcm5hbBgOIAEoCzIbLnJlY29sbGVjdC52MS5FeHRlcm5hbFN0YXRzEhcKD2xpbWl0ZWRfc2VuZGVycxgPIAEoAxIxCgxtb3N0X2xpbWl0ZWQYECADKAsyGy5yZWNvbGxlY3QudjEuTGltaXRlZFNlbmRlchIVCg1oZWxkX21lc3NhZ2VzGBEgASgDEhQKDGhlbGRfYmVjYXVzZRgSIAEoCRISCgp0b3JuX2ZpbGVzGBMgAygJIkkKDU1vZGVsU3BlbmRpbmcSCwoDZGF5GAEgASgJEg0KBWNhbGxzGAIgASgDEg4KBnRva2VucxgDIAEoAxIMCgRjb3N0GAQgASgBIkgKDExpbWl0UmVhY2hlZBIKCgJvZhgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBWxpbWl0GAMgASgJEg8KB3JlZnVzZWQYBCABKAMihQIKC1NlcnZlclN0YXRzEg8KB3ZlcnNpb24YASABKAkSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc3BhY2VzGAMgASgDEhMKC29wZW5fc3BhY2VzGAQgASgDEhgKEHN1c3BlbmRlZF9zcGFjZXMYBSABKAMSMwoObW9kZWxfc3BlbmRpbmcYBiABKAsyGy5yZWNvbGxlY3QudjEuTW9kZWxTcGVuZGluZxIPCgdsaW1pdGVkGAcgASgDEjAKDG1vc3RfbGltaXRlZBgIIAMoCzIaLnJlY29sbGVjdC52MS5MaW1pdFJlYWNoZWQimQIKDVJldGVudGlvblJ1bGUSDAoEcnVsZRgBIAEoCRINCgVzcGFjZRgCIAEoCRIPCgdjaGFubmVsGAMgASgJEhQKDGlkbGVfc2Vjb25kcxgEIAEoAxIaCg1jb252ZXJzYXRpb25zGAUgASgDSACIAQESEgoFYnl0ZXMYBiABKANIAYgBARIVCg1rZWVwc19hbmNob3JzGAcgASgIEhEKCXVuaW5kZXhlcxgIIAEoCBIeChZkZWxldGVzX2NvbW11bmljYXRpb25zGAkgASgIEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhAKDl9jb252ZXJzYXRpb25zQggKBl9ieXRlcyK6AQoTUmV0aXJlZENvbnZlcnNhdGlvbhIXCg9jb252ZXJzYXRpb25faWQYASABKAkSDwoHY2hhbm5lbBgCIAEoCRIvCgt1cGRhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFYnl0ZXMYBCABKAMSDAoEcnVsZRgFIAEoCRIOCgZyZWFzb24YBiABKAkSDAoEbmFtZRgHIAEoCRINCgVzcGFjZRgIIAEoCSJ1ChBSZXRlbnRpb25SZWNlaXB0EjcKDGNvbnZlcnNhdGlvbhgBIAEoCzIhLnJlY29sbGVjdC52MS5SZXRpcmVkQ29udmVyc2F0aW9uEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKp0BCg1TZXR0aW5nU291cmNlEh4KGlNFVFRJTkdfU09VUkNFX1VOU1BFQ0lGSUVEEAASGgoWU0VUVElOR19TT1VSQ0VfREVGQVVMVBABEhcKE1NFVFRJTkdfU09VUkNFX0ZJTEUQAhIeChpTRVRUSU5HX1NPVVJDRV9FTlZJUk9OTUVOVBADEhcKE1NFVFRJTkdfU09VUkNFX0ZMQUcQBCraAQoLU2V0dGluZ1R5cGUSHAoYU0VUVElOR19UWVBFX1VOU1BFQ0lGSUVEEAASFQoRU0VUVElOR19UWVBFX1RFWFQQARIYChRTRVRUSU5HX1RZUEVfQk9PTEVBThACEhgKFFNFVFRJTkdfVFlQRV9JTlRFR0VSEAMSFwoTU0VUVElOR19UWVBFX05VTUJFUhAEEhkKFVNFVFRJTkdfVFlQRV9EVVJBVElPThAFEhcKE1NFVFRJTkdfVFlQRV9DSE9JQ0UQBhIVChFTRVRUSU5HX1RZUEVfUEFUSBAHKnIKClNwYWNlU3RhdGUSGwoXU1BBQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBTUEFDRV9TVEFURV9PUEVOEAESGQoVU1BBQ0VfU1RBVEVfU1VTUEVOREVEEAISFgoSU1BBQ0VfU1RBVEVfQ0xPU0VEEAMqswEKEVZlcmlmaWNhdGlvblN0YXRlEiIKHlZFUklGSUNBVElPTl9TVEFURV9VTlNQRUNJRklFRBAAEh4KGlZFUklGSUNBVElPTl9TVEFURV9XQUlUSU5HEAESHgoaVkVSSUZJQ0FUSU9OX1NUQVRFX1JVTk5JTkcQAhIbChdWRVJJRklDQVRJT05fU1RBVEVfRE9ORRADEh0KGVZFUklGSUNBVElPTl9TVEFURV9GQUlMRUQQBCpyCgpUb2tlblN0YXRlEhsKF1RPS0VOX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRVE9LRU5fU1RBVEVfVkFMSUQQARIXChNUT0tFTl9TVEFURV9FWFBJUkVEEAISFwoTVE9LRU5fU1RBVEVfUkVWT0tFRBADKpABCghKb2JTdGF0ZRIZChVKT0JfU1RBVEVfVU5TUEVDSUZJRUQQABISCg5KT0JfU1RBVEVfSURMRRABEhUKEUpPQl9TVEFURV9XT1JLSU5HEAISFQoRSk9CX1NUQVRFX0ZBSUxJTkcQAxIRCg1KT0JfU1RBVEVfT0ZGEAQSFAoQSk9CX1NUQVRFX0FTTEVFUBAFYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_scope]);
+  fileDesc("ChhyZWNvbGxlY3QvdjEvYWRtaW4ucHJvdG8SDHJlY29sbGVjdC52MSKaAwoHU2V0dGluZxILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSFQoNZGVmYXVsdF92YWx1ZRgDIAEoCRIrCgZzb3VyY2UYBCABKA4yGy5yZWNvbGxlY3QudjEuU2V0dGluZ1NvdXJjZRINCgVncm91cBgFIAEoCRITCgtncm91cF9sYWJlbBgGIAEoCRINCgVsYWJlbBgHIAEoCRIMCgRoZWxwGAggASgJEicKBHR5cGUYCSABKA4yGS5yZWNvbGxlY3QudjEuU2V0dGluZ1R5cGUSDwoHY2hvaWNlcxgKIAMoCRIPCgdtaW5pbXVtGAsgASgJEg8KB21heGltdW0YDCABKAkSGAoQbWluaW11bV9leGNsdWRlZBgNIAEoCBIOCgZtYXNrZWQYDiABKAgSFgoOcmVzdGFydF9uZWVkZWQYDyABKAgSDwoHcGVuZGluZxgQIAEoCBIVCg1wZW5kaW5nX3ZhbHVlGBEgASgJEg4KBmxvY2tlZBgSIAEoCRIYChBlbnZpcm9ubWVudF9uYW1lGBMgASgJIsIBCgVTcGFjZRIMCgRuYW1lGAEgASgJEicKBXN0YXRlGAIgASgOMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdGUSEgoKaXNfZGVmYXVsdBgDIAEoCBIVCg1jb252ZXJzYXRpb25zGAQgASgDEhAKCG1lc3NhZ2VzGAUgASgDEg0KBWJ5dGVzGAYgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAcgASgDEhUKDWluZGV4X3Byb2JsZW0YCCABKAkilAEKDFNwYWNlUmVjZWlwdBIMCgRuYW1lGAEgASgJEi8KC2RlbGV0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jb252ZXJzYXRpb25zGAMgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAQgASgDEg0KBWJ5dGVzGAUgASgDIo8CCgxTdG9yZWRCYWNrdXASDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghjb21wbGV0ZRgEIAEoCBIRCgllbmNyeXB0ZWQYBSABKAgSDgoGa2V5X2lkGAYgASgJEg4KBnNwYWNlcxgHIAMoCRIVCg1jb252ZXJzYXRpb25zGAggASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAkgASgDEg0KBWJ5dGVzGAogASgDEhUKDWRhbWFnZWRfbGluZXMYCyABKAMSDwoHcHJvYmxlbRgMIAEoCSIyChNWZXJpZmljYXRpb25Qcm9ibGVtEgoKAmlkGAEgASgJEg8KB3Byb2JsZW0YAiABKAkihgMKDFZlcmlmaWNhdGlvbhINCgVzcGFjZRgBIAEoCRIuCgVzdGF0ZRgCIAEoDjIfLnJlY29sbGVjdC52MS5WZXJpZmljYXRpb25TdGF0ZRIvCgtjcmVhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGxvZ3MYBSABKAMSEgoKdG90YWxfbG9ncxgGIAEoAxIVCg1jb252ZXJzYXRpb25zGAcgASgDEhAKCG1lc3NhZ2VzGAggASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAkgASgDEg8KB3RocmVhZHMYCiABKAMSFQoNcHJvYmxlbV9jb3VudBgLIAEoAxIzCghwcm9ibGVtcxgMIAMoCzIhLnJlY29sbGVjdC52MS5WZXJpZmljYXRpb25Qcm9ibGVtEg8KB2ZhaWx1cmUYDSABKAkiiwMKBVRva2VuEgoKAmlkGAEgASgJEgwKBGtpbmQYAiABKAkSIwoGc2NvcGVzGAMgAygOMhMucmVjb2xsZWN0LnYxLlNjb3BlEg4KBnNwYWNlcxgEIAMoCRIXCg9jb252ZXJzYXRpb25faWQYBSABKAkSDwoHY2hhbm5lbBgGIAEoCRInCgVzdGF0ZRgHIAEoDjIYLnJlY29sbGVjdC52MS5Ub2tlblN0YXRlEi8KC2NyZWF0ZV90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtleHBpcmVfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIcmVwbGFjZXMYCiABKAkSLwoGbGltaXRzGAsgAygLMh8ucmVjb2xsZWN0LnYxLlRva2VuLkxpbWl0c0VudHJ5EgwKBG5vdGUYDCABKAkaLQoLTGltaXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASKeAQoIVG9rZW5Vc2USCwoDZGF5GAEgASgJEg0KBXNwYWNlGAIgASgJEg4KBm1ldGhvZBgDIAEoCRIMCgRwZWVyGAQgASgJEg0KBWNhbGxzGAUgASgDEhUKDXJlZnVzZWRfY2FsbHMYBiABKAMSMgoObGFzdF9jYWxsX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjUKCkpvYkZhaWx1cmUSFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSLTAQoDSm9iEgwKBG5hbWUYASABKAkSDAoEaGVscBgCIAEoCRINCgVzcGFjZRgDIAEoCRIlCgVzdGF0ZRgEIAEoDjIWLnJlY29sbGVjdC52MS5Kb2JTdGF0ZRILCgNkdWUYBSABKAMSDgoGZmFpbGVkGAYgASgDEioKCGZhaWx1cmVzGAcgAygLMhgucmVjb2xsZWN0LnYxLkpvYkZhaWx1cmUSMQoNbGFzdF9ydW5fdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAivQEKDkVtYmVkZGluZ1N0YXRzEg8KB3Byb2JsZW0YASABKAkSDwoHdmVjdG9ycxgCIAEoAxIeChZvdGhlcl9sYW5ndWFnZV92ZWN0b3JzGAMgASgDEg0KBWJ5dGVzGAQgASgDEh0KFXdhaXRpbmdfY29udmVyc2F0aW9ucxgFIAEoAxINCgVzaGFyZRgGIAEoARIsCgl0aW1lX2xlZnQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24idAoJTm90ZVN0YXRzEh0KFXdhaXRpbmdfY29udmVyc2F0aW9ucxgBIAEoAxIcChRmYWlsZWRfY29udmVyc2F0aW9ucxgCIAEoAxIqCghmYWlsdXJlcxgDIAMoCzIYLnJlY29sbGVjdC52MS5Kb2JGYWlsdXJlIo8BCgxDb250ZXh0U3RhdHMSEAoIY29udGV4dHMYASABKAMSFQoNaG90X2luX21lbW9yeRgCIAEoAxISCgpjb2xkX2Fza2VkGAMgASgDEhQKDGhvdF9tZXNzYWdlcxgEIAEoAxIVCg13YXJtX21lc3NhZ2VzGAUgASgDEhUKDWNvbGRfbWVzc2FnZXMYBiABKAMiewoNRXh0ZXJuYWxTdGF0cxIWCg5jb21tdW5pY2F0aW9ucxgBIAEoAxIQCghtZXNzYWdlcxgCIAEoAxINCgVieXRlcxgDIAEoAxIXCg9ub3RfaW5kZXhlZF95ZXQYBCABKAMSGAoQb3Blbl9lc2NhbGF0aW9ucxgFIAEoAyJBCg1MaW1pdGVkU2VuZGVyEg8KB2NoYW5uZWwYASABKAkSDgoGc2VuZGVyGAIgASgJEg8KB3JlZnVzZWQYAyABKAMisAQKClNwYWNlU3RhdHMSDQoFc3BhY2UYASABKAkSFQoNY29udmVyc2F0aW9ucxgCIAEoAxIQCghtZXNzYWdlcxgDIAEoAxIYChB0cmFuc2NyaXB0X2J5dGVzGAQgASgDEhUKDWluZGV4X3Byb2JsZW0YBSABKAkSEwoLaW5kZXhfYnl0ZXMYBiABKAMSFwoPbm90X2luZGV4ZWRfeWV0GAcgASgDEi8KCWVtYmVkZGluZxgIIAEoCzIcLnJlY29sbGVjdC52MS5FbWJlZGRpbmdTdGF0cxImCgVub3RlcxgJIAEoCzIXLnJlY29sbGVjdC52MS5Ob3RlU3RhdHMSLAoIY29udGV4dHMYCiABKAsyGi5yZWNvbGxlY3QudjEuQ29udGV4dFN0YXRzEhgKEHRvcm5fdHJhbnNjcmlwdHMYCyABKAMSEgoKdG9ybl9ieXRlcxgMIAEoAxIaChJ1bmZpbmlzaGVkX2RlbGV0ZXMYDSABKAMSLQoIZXh0ZXJuYWwYDiABKAsyGy5yZWNvbGxlY3QudjEuRXh0ZXJuYWxTdGF0cxIXCg9saW1pdGVkX3NlbmRlcnMYDyABKAMSMQoMbW9zdF9saW1pdGVkGBAgAygLMhsucmVjb2xsZWN0LnYxLkxpbWl0ZWRTZW5kZXISFQoNaGVsZF9tZXNzYWdlcxgRIAEoAxIUCgxoZWxkX2JlY2F1c2UYEiABKAkSEgoKdG9ybl9maWxlcxgTIAMoCSJJCg1Nb2RlbFNwZW5kaW5nEgsKA2RheRgBIAEoCRINCgVjYWxscxgCIAEoAxIOCgZ0b2tlbnMYAyABKAMSDAoEY29zdBgEIAEoASJICgxMaW1pdFJlYWNoZWQSCgoCb2YYASABKAkSDAoEbmFtZRgCIAEoCRINCgVsaW1pdBgDIAEoCRIPCgdyZWZ1c2VkGAQgASgDIoUCCgtTZXJ2ZXJTdGF0cxIPCgd2ZXJzaW9uGAEgASgJEi4KCnN0YXJ0X3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNwYWNlcxgDIAEoAxITCgtvcGVuX3NwYWNlcxgEIAEoAxIYChBzdXNwZW5kZWRfc3BhY2VzGAUgASgDEjMKDm1vZGVsX3NwZW5kaW5nGAYgASgLMhsucmVjb2xsZWN0LnYxLk1vZGVsU3BlbmRpbmcSDwoHbGltaXRlZBgHIAEoAxIwCgxtb3N0X2xpbWl0ZWQYCCADKAsyGi5yZWNvbGxlY3QudjEuTGltaXRSZWFjaGVkIpkCCg1SZXRlbnRpb25SdWxlEgwKBHJ1bGUYASABKAkSDQoFc3BhY2UYAiABKAkSDwoHY2hhbm5lbBgDIAEoCRIUCgxpZGxlX3NlY29uZHMYBCABKAMSGgoNY29udmVyc2F0aW9ucxgFIAEoA0gAiAEBEhIKBWJ5dGVzGAYgASgDSAGIAQESFQoNa2VlcHNfYW5jaG9ycxgHIAEoCBIRCgl1bmluZGV4ZXMYCCABKAgSHgoWZGVsZXRlc19jb21tdW5pY2F0aW9ucxgJIAEoCBIuCgpzdGFydF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIQCg5fY29udmVyc2F0aW9uc0IICgZfYnl0ZXMiugEKE1JldGlyZWRDb252ZXJzYXRpb24SFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEg8KB2NoYW5uZWwYAiABKAkSLwoLdXBkYXRlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWJ5dGVzGAQgASgDEgwKBHJ1bGUYBSABKAkSDgoGcmVhc29uGAYgASgJEgwKBG5hbWUYByABKAkSDQoFc3BhY2UYCCABKAkidQoQUmV0ZW50aW9uUmVjZWlwdBI3Cgxjb252ZXJzYXRpb24YASABKAsyIS5yZWNvbGxlY3QudjEuUmV0aXJlZENvbnZlcnNhdGlvbhIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCqdAQoNU2V0dGluZ1NvdXJjZRIeChpTRVRUSU5HX1NPVVJDRV9VTlNQRUNJRklFRBAAEhoKFlNFVFRJTkdfU09VUkNFX0RFRkFVTFQQARIXChNTRVRUSU5HX1NPVVJDRV9GSUxFEAISHgoaU0VUVElOR19TT1VSQ0VfRU5WSVJPTk1FTlQQAxIXChNTRVRUSU5HX1NPVVJDRV9GTEFHEAQq2gEKC1NldHRpbmdUeXBlEhwKGFNFVFRJTkdfVFlQRV9VTlNQRUNJRklFRBAAEhUKEVNFVFRJTkdfVFlQRV9URVhUEAESGAoUU0VUVElOR19UWVBFX0JPT0xFQU4QAhIYChRTRVRUSU5HX1RZUEVfSU5URUdFUhADEhcKE1NFVFRJTkdfVFlQRV9OVU1CRVIQBBIZChVTRVRUSU5HX1RZUEVfRFVSQVRJT04QBRIXChNTRVRUSU5HX1RZUEVfQ0hPSUNFEAYSFQoRU0VUVElOR19UWVBFX1BBVEgQBypyCgpTcGFjZVN0YXRlEhsKF1NQQUNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQU1BBQ0VfU1RBVEVfT1BFThABEhkKFVNQQUNFX1NUQVRFX1NVU1BFTkRFRBACEhYKElNQQUNFX1NUQVRFX0NMT1NFRBADKrMBChFWZXJpZmljYXRpb25TdGF0ZRIiCh5WRVJJRklDQVRJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIeChpWRVJJRklDQVRJT05fU1RBVEVfV0FJVElORxABEh4KGlZFUklGSUNBVElPTl9TVEFURV9SVU5OSU5HEAISGwoXVkVSSUZJQ0FUSU9OX1NUQVRFX0RPTkUQAxIdChlWRVJJRklDQVRJT05fU1RBVEVfRkFJTEVEEAQqcgoKVG9rZW5TdGF0ZRIbChdUT0tFTl9TVEFURV9VTlNQRUNJRklFRBAAEhUKEVRPS0VOX1NUQVRFX1ZBTElEEAESFwoTVE9LRU5fU1RBVEVfRVhQSVJFRBACEhcKE1RPS0VOX1NUQVRFX1JFVk9LRUQQAyqQAQoISm9iU3RhdGUSGQoVSk9CX1NUQVRFX1VOU1BFQ0lGSUVEEAASEgoOSk9CX1NUQVRFX0lETEUQARIVChFKT0JfU1RBVEVfV09SS0lORxACEhUKEUpPQl9TVEFURV9GQUlMSU5HEAMSEQoNSk9CX1NUQVRFX09GRhAEEhQKEEpPQl9TVEFURV9BU0xFRVAQBWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_scope]);
 
 /**
  * One setting of the server.
@@ -288,6 +288,106 @@ export const SpaceReceiptSchema: GenMessage<SpaceReceipt> = /*@__PURE__*/
   messageDesc(file_recollect_v1_admin, 2);
 
 /**
+ * A backup in the server's folder of backups.
+ *
+ * @generated from message recollect.v1.StoredBackup
+ */
+export type StoredBackup = Message<"recollect.v1.StoredBackup"> & {
+  /**
+   * Name of its folder.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * That folder, on the server's machine: `recollect-server restore` takes it.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * Time in its name; of one with a name of its own, the time at which it was complete.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 3;
+   */
+  createTime?: Timestamp | undefined;
+
+  /**
+   * True if it can be restored. False: it is being made, or was interrupted; or its contents cannot
+   * be read (`problem`).
+   *
+   * @generated from field: bool complete = 4;
+   */
+  complete: boolean;
+
+  /**
+   * True if it is encrypted. Then what it holds (`spaces`, the counts) is not set.
+   *
+   * @generated from field: bool encrypted = 5;
+   */
+  encrypted: boolean;
+
+  /**
+   * Id of the key that it is encrypted with, which is no secret; empty: it is not encrypted, or its
+   * start is damaged.
+   *
+   * @generated from field: string key_id = 6;
+   */
+  keyId: string;
+
+  /**
+   * Spaces in it, the one that a restore puts into the default space first.
+   *
+   * @generated from field: repeated string spaces = 7;
+   */
+  spaces: string[];
+
+  /**
+   * Conversations in it.
+   *
+   * @generated from field: int64 conversations = 8;
+   */
+  conversations: bigint;
+
+  /**
+   * External communications in it.
+   *
+   * @generated from field: int64 external_communications = 9;
+   */
+  externalCommunications: bigint;
+
+  /**
+   * Bytes of the copied transcripts; of an encrypted one, those of its file.
+   *
+   * @generated from field: int64 bytes = 10;
+   */
+  bytes: bigint;
+
+  /**
+   * Lines that were damaged when it was made, and copied as they were.
+   *
+   * @generated from field: int64 damaged_lines = 11;
+   */
+  damagedLines: bigint;
+
+  /**
+   * Reason why it cannot be read, in a sentence; empty: none is known.
+   *
+   * @generated from field: string problem = 12;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message recollect.v1.StoredBackup.
+ * Use `create(StoredBackupSchema)` to create a new message.
+ */
+export const StoredBackupSchema: GenMessage<StoredBackup> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin, 3);
+
+/**
  * A difference between what is kept and what is derived from it, or damage of either.
  *
  * @generated from message recollect.v1.VerificationProblem
@@ -314,7 +414,7 @@ export type VerificationProblem = Message<"recollect.v1.VerificationProblem"> & 
  * Use `create(VerificationProblemSchema)` to create a new message.
  */
 export const VerificationProblemSchema: GenMessage<VerificationProblem> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 3);
+  messageDesc(file_recollect_v1_admin, 4);
 
 /**
  * A comparison of the logs of a space with its index and vectors.
@@ -419,7 +519,7 @@ export type Verification = Message<"recollect.v1.Verification"> & {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 4);
+  messageDesc(file_recollect_v1_admin, 5);
 
 /**
  * A token, without its secret, which the server does not know.
@@ -517,7 +617,7 @@ export type Token = Message<"recollect.v1.Token"> & {
  * Use `create(TokenSchema)` to create a new message.
  */
 export const TokenSchema: GenMessage<Token> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 5);
+  messageDesc(file_recollect_v1_admin, 6);
 
 /**
  * Use of a token: its calls of one method on one day, in one space and from one address.
@@ -581,7 +681,7 @@ export type TokenUse = Message<"recollect.v1.TokenUse"> & {
  * Use `create(TokenUseSchema)` to create a new message.
  */
 export const TokenUseSchema: GenMessage<TokenUse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 6);
+  messageDesc(file_recollect_v1_admin, 7);
 
 /**
  * A conversation that a job could not deal with.
@@ -609,7 +709,7 @@ export type JobFailure = Message<"recollect.v1.JobFailure"> & {
  * Use `create(JobFailureSchema)` to create a new message.
  */
 export const JobFailureSchema: GenMessage<JobFailure> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 7);
+  messageDesc(file_recollect_v1_admin, 8);
 
 /**
  * A background job in one space.
@@ -682,7 +782,7 @@ export type Job = Message<"recollect.v1.Job"> & {
  * Use `create(JobSchema)` to create a new message.
  */
 export const JobSchema: GenMessage<Job> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 8);
+  messageDesc(file_recollect_v1_admin, 9);
 
 /**
  * State of the embedding of a space's texts.
@@ -745,7 +845,7 @@ export type EmbeddingStats = Message<"recollect.v1.EmbeddingStats"> & {
  * Use `create(EmbeddingStatsSchema)` to create a new message.
  */
 export const EmbeddingStatsSchema: GenMessage<EmbeddingStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 9);
+  messageDesc(file_recollect_v1_admin, 10);
 
 /**
  * State of the notes of a space's conversations.
@@ -780,7 +880,7 @@ export type NoteStats = Message<"recollect.v1.NoteStats"> & {
  * Use `create(NoteStatsSchema)` to create a new message.
  */
 export const NoteStatsSchema: GenMessage<NoteStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 10);
+  messageDesc(file_recollect_v1_admin, 11);
 
 /**
  * Figures of how contexts were built in a space.
@@ -836,7 +936,7 @@ export type ContextStats = Message<"recollect.v1.ContextStats"> & {
  * Use `create(ContextStatsSchema)` to create a new message.
  */
 export const ContextStatsSchema: GenMessage<ContextStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 11);
+  messageDesc(file_recollect_v1_admin, 12);
 
 /**
  * Third parties of a space.
@@ -885,7 +985,7 @@ export type ExternalStats = Message<"recollect.v1.ExternalStats"> & {
  * Use `create(ExternalStatsSchema)` to create a new message.
  */
 export const ExternalStatsSchema: GenMessage<ExternalStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 12);
+  messageDesc(file_recollect_v1_admin, 13);
 
 /**
  * A sender who wrote faster than allowed.
@@ -920,7 +1020,7 @@ export type LimitedSender = Message<"recollect.v1.LimitedSender"> & {
  * Use `create(LimitedSenderSchema)` to create a new message.
  */
 export const LimitedSenderSchema: GenMessage<LimitedSender> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 13);
+  messageDesc(file_recollect_v1_admin, 14);
 
 /**
  * State of a space: what it holds, and what is left to do.
@@ -1068,7 +1168,7 @@ export type SpaceStats = Message<"recollect.v1.SpaceStats"> & {
  * Use `create(SpaceStatsSchema)` to create a new message.
  */
 export const SpaceStatsSchema: GenMessage<SpaceStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 14);
+  messageDesc(file_recollect_v1_admin, 15);
 
 /**
  * Cost of the models of the server's own notes on the last day that one was called.
@@ -1110,7 +1210,7 @@ export type ModelSpending = Message<"recollect.v1.ModelSpending"> & {
  * Use `create(ModelSpendingSchema)` to create a new message.
  */
 export const ModelSpendingSchema: GenMessage<ModelSpending> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 15);
+  messageDesc(file_recollect_v1_admin, 16);
 
 /**
  * A token or a space that reached a limit today (UTC).
@@ -1152,7 +1252,7 @@ export type LimitReached = Message<"recollect.v1.LimitReached"> & {
  * Use `create(LimitReachedSchema)` to create a new message.
  */
 export const LimitReachedSchema: GenMessage<LimitReached> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 16);
+  messageDesc(file_recollect_v1_admin, 17);
 
 /**
  * The server as a whole.
@@ -1222,7 +1322,7 @@ export type ServerStats = Message<"recollect.v1.ServerStats"> & {
  * Use `create(ServerStatsSchema)` to create a new message.
  */
 export const ServerStatsSchema: GenMessage<ServerStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 17);
+  messageDesc(file_recollect_v1_admin, 18);
 
 /**
  * A rule of retention: it deletes or unindexes conversations by themselves, never pinned ones, or
@@ -1310,7 +1410,7 @@ export type RetentionRule = Message<"recollect.v1.RetentionRule"> & {
  * Use `create(RetentionRuleSchema)` to create a new message.
  */
 export const RetentionRuleSchema: GenMessage<RetentionRule> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 18);
+  messageDesc(file_recollect_v1_admin, 19);
 
 /**
  * A conversation that a rule deletes or unindexes, or a communication that it deletes.
@@ -1380,7 +1480,7 @@ export type RetiredConversation = Message<"recollect.v1.RetiredConversation"> & 
  * Use `create(RetiredConversationSchema)` to create a new message.
  */
 export const RetiredConversationSchema: GenMessage<RetiredConversation> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 19);
+  messageDesc(file_recollect_v1_admin, 20);
 
 /**
  * Record of a conversation or communication that a rule deleted or unindexed; `rule` says which.
@@ -1408,7 +1508,7 @@ export type RetentionReceipt = Message<"recollect.v1.RetentionReceipt"> & {
  * Use `create(RetentionReceiptSchema)` to create a new message.
  */
 export const RetentionReceiptSchema: GenMessage<RetentionReceipt> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 20);
+  messageDesc(file_recollect_v1_admin, 21);
 
 /**
  * Source of a setting's value. A later one goes before an earlier one.

@@ -8,7 +8,13 @@ from recollect.cli.administration.retention import retention
 from recollect.cli.administration.settings import settings
 from recollect.cli.administration.spaces import spaces
 from recollect.cli.administration.tokens import tokens
-from recollect.cli.administration.upkeep import get_stats, list_jobs, make_backup, verify
+from recollect.cli.administration.upkeep import (
+    get_stats,
+    list_backups,
+    list_jobs,
+    make_backup,
+    verify,
+)
 from recollect.cli.commands import Commands
 
 
@@ -21,5 +27,8 @@ def admin() -> None:
     """
 
 
-for command in (settings, spaces, tokens, retention, list_jobs, make_backup, verify, get_stats):
+for command in (
+    *(settings, spaces, tokens, retention),
+    *(list_jobs, make_backup, list_backups, verify, get_stats),
+):
     admin.add_command(command)

@@ -1,4 +1,6 @@
-"""`recollect admin jobs`, `backup`, `verify` and `stats`: the state of what a server keeps."""
+"""`recollect admin jobs`, `backup`, `backups`, `verify` and `stats`: the state of what a server
+keeps.
+"""
 
 import sys
 import time
@@ -8,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from recollect import Verification
+from recollect import StoredBackup, Verification
 from recollect._shared.plain import plain
 from recollect.cli import exits
 from recollect.cli.options import Shell, with_patient_shell, with_shell
@@ -77,6 +79,44 @@ def make_backup(shell: Shell, name: str | None) -> None:
         warn(problem)
     if made.problem_count:
         raise click.exceptions.Exit(exits.FAILED)
+
+
+@click.command("backups")
+@with_shell
+def list_backups(shell: Shell) -> None:
+    """List the backups in the server's setting backup_dir, newest first. `recollect-server
+    restore`, on its machine, takes one back.
+    """
+    rows = list(shell.client.admin.list_backups())
+    if shell.as_json:
+        json_lines(rows)
+        return
+    table = table_of("backup", "made", "spaces", "conversations", "bytes", "", right=(3, 4))
+    for it in rows:
+        table.add_row(
+            one_line(it.name),
+            local(it.create_time),
+            one_line(", ".join(it.spaces)),
+            "" if it.encrypted else str(it.conversations),
+            str(it.bytes),
+            one_line("; ".join(_notes_of(it))),
+        )
+    out = console()
+    out.print(table if rows else "There is no backup.", soft_wrap=False)
+    if rows:
+        folder = rows[0].path.removesuffix(rows[0].name)
+        out.print(clean(f"They are in {folder} on the server's machine."))
+
+
+def _notes_of(it: StoredBackup) -> Iterable[str]:
+    if it.encrypted:
+        yield f"encrypted, key {it.key_id}" if it.key_id else "encrypted"
+    if it.damaged_lines:
+        yield f"{counted(it.damaged_lines, 'damaged line')} in it"
+    if it.problem:
+        yield it.problem
+    elif not it.complete:
+        yield "not complete"
 
 
 @click.command("verify")
