@@ -198,18 +198,31 @@ def test_a_time_beyond_the_calendar_is_named(run: Run, tmp_path: Path, time: str
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
-def test_an_archive_of_a_rare_method_that_is_damaged_is_named(
-    run: Run, tmp_path: Path, method: int
+def test_an_archive_of_a_method_that_unpacks_all_at_once_is_refused(
+    run: Run, client: Client, tmp_path: Path, method: int
 ) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("conversations.json", json.dumps([simple("c-1", 500)]))
-    data = bytearray(path.read_bytes())
-    at = data.find(b"conversations.json") + 40
-    data[at : at + 20] = b"\xff" * 20
-    path.write_bytes(data)
+        archive.writestr("conversations.json", json.dumps([simple("c-1")]))
+        deflated = json.dumps([simple("c-2")])
+        archive.writestr("2/conversations.json", deflated, zipfile.ZIP_DEFLATED)
     ran = run("import", path)
-    assert (ran.code, "the archive is damaged" in ran.err) == (6, True)
+    assert ran.code == 6
+    assert "it is packed by another method than deflate: unpack it first" in ran.err
+    assert len(list(client.conversations.list())) == 1
+
+
+def test_an_archive_that_unpacks_to_far_more_than_its_size_is_refused(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", json.dumps([simple("c-1")]))
+        archive.writestr("2/conversations.json", " " * 3_000_000)
+    ran = run("import", path)
+    assert ran.code == 6
+    assert "the archive unpacks to 3.0 MB, more than 50 times its size: unpack it first" in ran.err
+    assert list(client.conversations.list()) == []
 
 
 def test_a_full_folder_of_temporary_files_is_named_and_ends_no_command_with_a_trace(

@@ -367,9 +367,43 @@ def test_a_program_that_imports_is_bounded(
     path = tmp_path / "lists.json"
     path.write_text('[{"mapping": {"a": [' + "[]," * 15_000_000 + "[]]}}]")
     bounds = {"memory": 3 << 30, "processor_seconds": 60, "disk": MEGABYTE} | bound
+    code, lines = program_over(stage, path, bounds)
+    if sentence is None:
+        assert code == -signal.SIGXCPU
+    else:
+        assert (code, sentence in lines) == (0, True), lines
+
+
+@pytest.mark.parametrize(
+    ("method", "count"),
+    [
+        (zipfile.ZIP_DEFLATED, 1),
+        (zipfile.ZIP_DEFLATED, 100),
+        (zipfile.ZIP_BZIP2, 1),
+        (zipfile.ZIP_LZMA, 1),
+    ],
+)
+def test_a_small_archive_of_a_lot_costs_little(
+    stage: Stage, tmp_path: Path, method: int, count: int
+) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for number in range(count):
+            part = b'[{"mapping": {"a": [' + b"[]," * (12_000_000 // count) + b"[]]}}]"
+            archive.writestr(f"{number}/conversations.json", part)
+    assert path.stat().st_size < MEGABYTE // 10
+    # some 300 MB more than the program begins with
+    bounds = {"memory": 1_500 * MEGABYTE, "processor_seconds": 10, "disk": MEGABYTE}
+    code, lines = program_over(stage, path, bounds)
+    assert code == 0
+    assert "unpack it first" in lines
+
+
+def program_over(stage: Stage, path: Path, bounds: dict[str, int]) -> tuple[int, str]:
+    """Run the program that imports a file, and return its status and its lines."""
     order = {"path": str(path), "target": stage.server.address, **bounds}
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "recollect.imports", str(tmp_path)],
+        [sys.executable, "-P", "-m", "recollect.imports", str(path.parent)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -379,11 +413,7 @@ def test_a_program_that_imports_is_bounded(
         program.stdin.write(json.dumps(order) + "\n")
         program.stdin.flush()
         lines = program.stdout.read()
-        program.wait()
-    if sentence is None:
-        assert program.returncode == -signal.SIGXCPU
-    else:
-        assert (program.returncode, sentence in lines) == (0, True), lines
+        return program.wait(), lines
 
 
 def session_of(window: Browsing) -> str:

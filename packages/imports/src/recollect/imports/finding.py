@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from recollect.imports import table
 from recollect.imports.forms import Format
-from recollect.imports.reading import DAMAGE, Source, archive_of, open_regular
+from recollect.imports.reading import DAMAGE, Source, archive_of, open_regular, reason_of
 from recollect.imports.table import Input, Unknown
 
 _SUFFIXES = {".json", ".jsonl", ".html", ".htm", ".txt", ".mbox", ".db", ".md", ".history", ""}
@@ -44,10 +44,8 @@ def _input(source: Source, formats: Sequence[Format], *, is_named: bool) -> Inpu
         titles = ", ".join(dict.fromkeys(it.title for it in formats))
         hint = "" if is_named else "; --format names the product"
         return Input(source, None, f"{error}; known are {titles}{hint}")
-    except (*DAMAGE, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        return Input(source, None, f"the archive is damaged: {error}")
+    except DAMAGE as error:
+        return Input(source, None, reason_of(error))
 
 
 def _recognised(sources: Iterable[Source], formats: Sequence[Format]) -> Iterator[Input]:
@@ -57,11 +55,9 @@ def _recognised(sources: Iterable[Source], formats: Sequence[Format]) -> Iterato
         except Unknown as error:
             if error.is_damaged:
                 yield Input(source, None, str(error))
-        except (*DAMAGE, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
+        except DAMAGE as error:
             if source.member.endswith((".json", "*")):
-                yield Input(source, None, f"the archive is damaged: {error}")
+                yield Input(source, None, reason_of(error))
 
 
 def _in_folder(folder: Path) -> Iterator[Source]:

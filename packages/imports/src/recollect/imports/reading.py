@@ -3,7 +3,6 @@
 import codecs
 import errno
 import json
-import lzma
 import os
 import re
 import sqlite3
@@ -41,16 +40,25 @@ _WINDOWS = {
     0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x100)
 }
 _WINDOWS[0xDC00] = ""  # half of UTF-16's characters, of which JSON takes none
-DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-)
-"""Errors of archives that are damaged, encrypted, or compressed in a way that Python does not know.
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""Errors of archives that are damaged, encrypted, or not to be unpacked."""
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+"""Compressions of which Python unpacks a part at a time: 500 bytes of bzip2 make a gigabyte.
 """
+_MOST_PACKED = 50
+"""An archive may unpack to so many times its size: text takes a twentieth of its room at the least.
+"""
+_FREE = 1 << 20
+"""Bytes to which any archive may unpack."""
+
+
+class Refused(zipfile.BadZipFile):
+    """An archive that may be whole, and could cost far more than its size to read."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return why an archive cannot be read, by one of DAMAGE."""
+    return str(error) if isinstance(error, Refused) else f"the archive is damaged: {error}"
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
@@ -86,10 +94,17 @@ def open_regular(path: str, flags: int) -> int:
 @lru_cache(maxsize=1)
 def archive_of(path: Path, stamp: tuple[int, int]) -> zipfile.ZipFile:
     """Return an open archive. The newest one stays open: its table has all its files, and each of
-    them asks for it.
+    them asks for it. Raises OSError and any of DAMAGE.
     """
-    del stamp  # of another file under this path
-    return zipfile.ZipFile(path)
+    archive = zipfile.ZipFile(path)
+    # no more than the table says of a file is unpacked of it
+    unpacked = sum(it.file_size for it in archive.infolist())
+    if unpacked > _FREE + _MOST_PACKED * stamp[0]:
+        raise Refused(
+            f"the archive unpacks to {unpacked / 1_000_000:,.1f} MB, more than {_MOST_PACKED} times"
+            " its size: unpack it first"
+        )
+    return archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +162,10 @@ class Source:
         if not isinstance(self.path, Path):
             yield Reading(self.path, self.name, advance=advance)
         elif self.member:
-            with archive_of(self.path, self.stamp).open(self.member) as file:
+            archive = archive_of(self.path, self.stamp)
+            if archive.getinfo(self.member).compress_type not in _METHODS:
+                raise Refused("it is packed by another method than deflate: unpack it first")
+            with archive.open(self.member) as file:
                 yield Reading(cast(BinaryIO, file), self.name, advance=advance, source=self)
         else:
             with open(self.path, "rb", opener=open_regular) as file:

@@ -35,7 +35,7 @@ from recollect.imports import (
 )
 from recollect.imports.forms import Format, Options
 from recollect.imports.plans import Plan, Repeated, Skip, note, skips_of
-from recollect.imports.reading import DAMAGE, Source
+from recollect.imports.reading import DAMAGE, Source, reason_of
 from recollect.imports.transcript import Damaged
 from recollect.imports.values import apart, passed_over
 
@@ -123,11 +123,9 @@ class Input:
             reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
             yield Skip(f"the rest of {name}", reason)
         except DAMAGE as error:
-            yield Skip(f"the rest of {name}", f"the archive is damaged: {error}")
-        except OSError as error:
-            if error.errno is not None:
-                raise
-            yield Skip(f"the rest of {name}", f"the archive is damaged: {error}")  # of bzip2
+            yield Skip(f"the rest of {name}", reason_of(error))
+        except OSError:
+            raise
         except Exception as error:  # noqa: BLE001 - a reader that fails stops no other
             reason = f"the format {self.format.name} failed: {_reason(error)}"
             yield Skip(f"the rest of {name}", reason)

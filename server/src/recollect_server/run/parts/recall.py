@@ -22,4 +22,8 @@ def register(opening: Opening) -> None:
     space.subscribe(Unindexed, meaning.unindex)
     space.subscribe(Resting, meaning.rest)
     if shared.workers is not None:
-        opening.start(EmbedderJob(Embedding(space, meaning, shared.workers, shared.embedding_share, shared.stopping)))
+        opening.start(
+            EmbedderJob(
+                Embedding(space, meaning, shared.workers, shared.embedding_share, shared.stopping)
+            )
+        )
