@@ -101,7 +101,7 @@ _MEANINGLESS = re.compile(
 
 
 _TURN = re.compile(r"[A-Z](?:(?<=[a-z][A-Z])|[A-Z][a-z])[^\W_]*")
-"""Where small and large letters take turns in a word, as in HttpRequestParser and parseHTTPHeader,
+"""A turn from small to large letters in a word, as in HttpRequestParser and parseHTTPHeader,
 to the end of the word. It begins with a set of letters, which the engine looks for at once.
 """
 _LEAST_IDENTIFIER, _MOST_IDENTIFIER = 6, 64
