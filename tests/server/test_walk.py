@@ -29,7 +29,7 @@ QUESTION = "Which disk is full?"
 MOST = {
     "append": (154, 43),
     "search": (1985, 63),
-    "context": (6090, 67),
+    "context": (4370, 67),
     "load": (122, 37),
     "delete": (384, 65),
 }

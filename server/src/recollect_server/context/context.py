@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from enum import IntEnum
+from functools import cached_property
 from operator import attrgetter
 
 from recollect_server.anchors.anchor import Anchor
@@ -121,7 +122,7 @@ class Limits:
 USUAL_BUDGET = Limits(HOT_BUDGET, WARM_BUDGET, COLD_BUDGET)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Candidate:
     """A message that may be packed."""
 
@@ -144,12 +145,17 @@ class Candidate:
     charge: int = 0
     """Tokens that it takes in the form asked for; 0: those of its content and its tool calls."""
 
-    @property
+    @cached_property
     def place(self) -> tuple[str, int]:
         """Its conversation and its line: no message is packed twice."""
         return self.conversation_id, self.message.sequence
 
-    @property
+    @cached_property
+    def words(self) -> str:
+        """The words of its text, as `spoken` gives them."""
+        return spoken(self.message.shown)
+
+    @cached_property
     def tokens(self) -> int:
         """Tokens that it takes of a budget."""
         return self.charge or max(1, message_tokens(self.message))
@@ -187,7 +193,12 @@ class About:
     participants: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+# Called for every message several times in a context: these are no calls of Python.
+_TOKENS, _IS_UNSURE = attrgetter("tokens"), attrgetter("is_unsure")
+_WORDS, _TIME = attrgetter("words"), attrgetter("message.timestamp")
+
+
+@dataclass(frozen=True)
 class Source:
     """The source of recalled messages: a conversation, or one place of a long one."""
 
@@ -202,36 +213,38 @@ class Source:
     is_own: bool = False
     """True for a place in the conversation that goes on."""
 
-    @property
+    @cached_property
     def turns(self) -> tuple[int, int] | None:
         """The first and the last turn that messages are from."""
-        numbers = [it.message.turn_number for it in self.messages]
-        return (numbers[0], numbers[-1]) if numbers else None
+        if not self.messages:
+            return None
+        first, last = self.messages[0].message, self.messages[-1].message
+        return first.turn_number, last.turn_number
 
-    @property
+    @cached_property
     def times(self) -> tuple[int, int]:
         """Return the times of the first and the last message; without messages, of the
         conversation's begin and end.
         """
-        times = [it.message.timestamp for it in self.messages] or [self.about.begin, self.about.end]
+        times = [*map(_TIME, self.messages)] or [self.about.begin, self.about.end]
         return min(times), max(times)
 
-    @property
+    @cached_property
     def spans_days(self) -> bool:
         """Return whether its messages are of more than one day: each has its own then."""
         first, last = self.times
         return bool(self.messages) and first // DAY != last // DAY
 
-    @property
+    @cached_property
     def score(self) -> float:
         return max((it.score for it in self.messages), default=0.0)
 
-    @property
+    @cached_property
     def is_unsure(self) -> bool:
         """Return whether none of its messages is likely to help."""
-        return bool(self.messages) and all(it.is_unsure for it in self.messages)
+        return bool(self.messages) and all(map(_IS_UNSURE, self.messages))
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """Tokens that it takes beside its messages: title, place and abbreviation."""
         return (
@@ -255,7 +268,7 @@ class Sources:
         self,
         about: Mapping[str, About],
         own: str = "",
-        price: Callable[[Source], int] = attrgetter("tokens"),
+        price: Callable[[Source], int] = _TOKENS,
     ) -> None:
         """`about` are the conversations, by id; `own` is the one that goes on. `price` returns the
         tokens that a source takes beside its messages.
@@ -299,7 +312,7 @@ class Sources:
             places[-1].append(it)
         title = abbreviation = ""
         if not is_own and (about.title or about.abbreviation):
-            shown = spoken_together(spoken(it.message.shown) for it in messages)
+            shown = spoken_together(map(_WORDS, messages))
             title = title_beside(about.title, shown)
             if about.abbreviation:
                 speakers = {*about.participants, *(it.message.sender for it in messages)}
@@ -326,7 +339,7 @@ class Packed:
 
     @property
     def used(self) -> int:
-        return self.reserved + sum(candidate.tokens for candidate in self.packed)
+        return self.reserved + cost(self.packed)
 
     @property
     def left(self) -> int:
@@ -334,7 +347,7 @@ class Packed:
         return max(0, self.budget - self.used)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Context:
     hot: Packed
     warm: Packed
@@ -412,7 +425,7 @@ class Context:
             now=wall(self.now),
         )
 
-    @property
+    @cached_property
     def sources(self) -> list[Source]:
         """Return the sources of the cold tier's messages, the oldest first."""
         last = [self.last] if self.last else []
@@ -502,9 +515,12 @@ def units(candidates: Sequence[Candidate], half: int = 0) -> list[Unit]:
 
 def cost(unit: Iterable[Candidate]) -> int:
     """Return the tokens of several messages together."""
-    return sum(candidate.tokens for candidate in unit)
+    return sum(map(_TOKENS, unit))
 
 
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the candidates of one conversation in reading order."""
-    return sorted(candidates, key=lambda candidate: reading_order(candidate.message))
+    ordered = [*candidates]
+    if len(ordered) > 1:
+        ordered.sort(key=lambda candidate: reading_order(candidate.message))
+    return ordered

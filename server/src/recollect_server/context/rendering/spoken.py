@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 
 from recollect_server.context.context import pair_results
 from recollect_server.context.rendering.form import attachment_line
@@ -39,6 +40,7 @@ _MARKS = frozenset(["Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sc", "Sk", "Sm"])
 _WORD = re.compile(r"\w+")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
+_DAYS = 4096  # times whose days are kept: one message is rendered more than once
 
 
 NO_RESULT_YET = "(called, no result yet)"
@@ -122,6 +124,7 @@ def days_text(times: tuple[int, int]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
+@lru_cache(_DAYS)
 def day_text(time: int) -> str:
     return to_text(time)[:10]
 
