@@ -225,6 +225,30 @@ def test_an_archive_that_unpacks_to_far_more_than_its_size_is_refused(
     assert list(client.conversations.list()) == []
 
 
+def test_a_database_without_keys_costs_no_more_than_its_rows(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE TABLE conversations(id, name); CREATE TABLE tool_calls(response_id, id, name,"
+            " arguments); CREATE TABLE responses(id, conversation_id, datetime_utc, model, prompt,"
+            " response)"
+        )
+        for number in range(60):
+            for own in ("r", f"r{number}"):
+                row = (own, "c", f"2024-01-01T00:00:{number:02}", "m", f"Q{number}", "A")
+                database.execute("INSERT INTO responses VALUES(?, ?, ?, ?, ?, ?)", row)
+            database.execute("INSERT INTO conversations VALUES('c', 'Name')")
+            database.execute("INSERT INTO tool_calls VALUES('r', ?, 'look', '{}')", (f"t{number}",))
+        database.commit()
+    ran = run("import", path)
+    assert (ran.lines[0]["messagesNew"], ran.lines[0]["leftOut"]) == (122, 0), ran
+    [conversation] = client.conversations.list()
+    loaded = client.conversations.load(conversation.id, max_turns=1000, max_tokens=10**9)
+    assert sum(len(it.tool_calls) for it in loaded.messages) == 60
+
+
 def test_a_full_folder_of_temporary_files_is_named_and_ends_no_command_with_a_trace(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

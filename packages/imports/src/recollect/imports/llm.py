@@ -73,10 +73,13 @@ class _Logs:
             raise sqlite3.OperationalError(f"no such table: {missing[-1]}")
 
     def responses(self) -> Iterator[_Row]:
-        """Yield the responses with their conversations, together and in their order."""
+        """Yield the responses with their conversations, together and in their order. Of those with
+        one id there is one, though a database of strangers may lack the keys that say so.
+        """
         return self._all(
             "SELECT r.*, coalesce(c.id, r.id) AS own, coalesce(c.name, '') AS title FROM responses r"
-            " LEFT JOIN conversations c ON c.id = r.conversation_id ORDER BY own, r.datetime_utc, r.id"
+            " LEFT JOIN (SELECT id, min(name) AS name FROM conversations GROUP BY id) c"
+            " ON c.id = r.conversation_id GROUP BY r.id ORDER BY own, r.datetime_utc, r.id"
         )
 
     def threads(self) -> Iterator[_Row]:
