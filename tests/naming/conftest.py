@@ -229,13 +229,20 @@ def make(
         timeout: float = 20.0,
         tries: int = 3,
         model: str = "haiku",
+        *,
+        has_outcome: bool = False,
     ) -> HostedModel:
         spending = Spending(
             clock, Holder(SpendingLimits(max_calls, max_tokens)), ledger.read, ledger.write
         )
         backoff = Backoff(first=0.01, longest=0.02, tries=tries, failures=2, rest=60)
         made.append(
-            HostedModel(AnthropicEndpoint(model, spending, timeout=timeout), backoff, seconds)
+            HostedModel(
+                AnthropicEndpoint(model, spending, timeout=timeout),
+                backoff,
+                seconds,
+                has_outcome=has_outcome,
+            )
         )
         return made[-1]
 

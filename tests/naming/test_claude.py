@@ -15,7 +15,7 @@ from recollect_server.kernel.domain.live import Holder
 from recollect_server.notes.hosted.claude import ALIASES, AnthropicEndpoint
 from recollect_server.notes.hosted.hosted import HostedModel
 from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable
-from recollect_server.notes.hosted.prompts import NOTES_SCHEMA, SUMMARY_SCHEMA
+from recollect_server.notes.hosted.prompts import NOTES_SCHEMA, OUTCOME_SCHEMA, SUMMARY_SCHEMA
 from recollect_server.notes.hosted.spending import Spending, SpendingLimits
 
 from tests.conftest import MovableClock
@@ -31,7 +31,7 @@ def objects_in(schema: object) -> Iterator[dict[str, object]]:
             yield from objects_in(value)
 
 
-@pytest.mark.parametrize("schema", [NOTES_SCHEMA, SUMMARY_SCHEMA])
+@pytest.mark.parametrize("schema", [NOTES_SCHEMA, OUTCOME_SCHEMA, SUMMARY_SCHEMA])
 def test_the_schemas_are_such_as_the_api_takes(schema: dict[str, object]) -> None:
     """It wants every object closed; the SDK's own helper says what else it would change."""
     assert transform_schema(schema) == schema

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from recollect import Client
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.notes.hosted import openai_api
 from recollect_server.notes.hosted.circuit_breaker import Backoff
@@ -283,6 +284,27 @@ def test_a_server_takes_notes_by_a_local_model_and_records_it(
         clock.now // 1000,
     )
     assert events(server, conversation)[0]["writer"] == "openai"
+
+
+def test_a_server_ends_abbreviations_with_the_outcome_and_states_the_tokens(
+    start_server: Start, connect: Connect, clock: MovableClock, local: LocalServer
+) -> None:
+    local.reply = lambda _: wrote(NOTES | {"outcome": "The date is set."})
+    server = start_server(
+        abbreviator="openai",
+        abbreviation_url=local.url,
+        abbreviation_model="llama3.2",
+        abbreviation_outcome=True,
+    )
+    service = connect(server)
+    conversation = service.conversation_of("When do we ship?")
+    clock.move(10 * MINUTE)
+    expected = "Alex ships on Friday. Outcome: The date is set."
+    until(lambda: service.get(conversation).abbreviation == expected)
+    with Client(server.target) as client:
+        state = client.admin.get_stats().server
+    assert state is not None
+    assert state.model_spending.tokens == 1100 * len(local.requests)
 
 
 def test_a_start_without_a_model_or_without_the_sdk_says_what_to_do(

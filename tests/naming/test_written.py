@@ -8,7 +8,7 @@ import pytest
 from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.message import Role, ToolCall
 from recollect_server.notes.hosted.hosted import HostedModel
-from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable
+from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable, WrongAnswer
 from recollect_server.notes.hosted.spending import DailySpending
 from recollect_server.notes.notes import MAX_ABBREVIATION, MAX_SUMMARY, FoundAnchor
 
@@ -143,6 +143,41 @@ def test_a_long_conversation_is_read_in_parts_that_know_of_each_other(
     assert "Alex ships on Friday." in api.requests[1]["messages"][0]["content"]
     assert notes.abbreviation == "All of it."
     assert [anchor.value for anchor in notes.anchors] == ["Alex", "Ghent"]
+
+
+@pytest.mark.parametrize(
+    ("written", "outcome", "expected"),
+    [
+        ("We ship it.", "The date\nis set.", "We ship it. Outcome: The date is set."),
+        ("We ship it.", "  ", "We ship it."),
+        ("We ship it. " * 200, "It failed.", " Outcome: It failed."),
+        ("We ship it.", "No end " * 200, "…"),
+    ],
+)
+def test_an_abbreviation_ends_with_the_outcome_where_it_is_asked_for(
+    make: Callable[..., HostedModel],
+    api: Api,
+    talk: Talk,
+    written: str,
+    outcome: str,
+    expected: str,
+) -> None:
+    api.answers = [wrote(NOTES | {"abbreviation": written, "outcome": outcome})]
+    abbreviation = make(has_outcome=True).write_notes(talk("When do we ship?"), "").abbreviation
+    assert abbreviation.startswith("We ship it.")
+    assert abbreviation.endswith(expected)
+    assert estimate_tokens(abbreviation) <= MAX_ABBREVIATION
+    [request] = api.requests
+    assert "outcome" in request["output_config"]["format"]["schema"]["required"]
+
+
+def test_no_outcome_is_asked_for_by_itself_and_notes_without_one_that_was_are_wrong(
+    make: Callable[..., HostedModel], api: Api, talk: Talk
+) -> None:
+    assert make().write_notes(talk("When do we ship?"), "").abbreviation == NOTES["abbreviation"]
+    assert "outcome" not in json.dumps(api.requests[0]["output_config"])
+    with pytest.raises(WrongAnswer, match="outcome is no text"):
+        make(has_outcome=True).write_notes(talk("When do we ship?"), "")
 
 
 def test_a_summary_is_asked_for_in_the_same_way(

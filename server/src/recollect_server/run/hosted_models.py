@@ -49,7 +49,12 @@ def hosted_model(
         names.append(settings.compaction_model)
     try:
         model, *others = [
-            HostedModel(_endpoint(settings, chosen, it, spending), Backoff(), telemetry=telemetry)
+            HostedModel(
+                _endpoint(settings, chosen, it, spending),
+                Backoff(),
+                telemetry=telemetry,
+                has_outcome=settings.abbreviation_outcome,
+            )
             for it in names
         ]
     except ModelUnavailable as error:

@@ -28,9 +28,11 @@ from recollect_server.notes.hosted.circuit_breaker import (
 from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable, WrongAnswer
 from recollect_server.notes.hosted.prompts import (
     NOTES_SCHEMA,
+    OUTCOME_SCHEMA,
     SUMMARY_SCHEMA,
     fenced,
     notes_from,
+    notes_with_outcome_from,
     summary_from,
     summary_system,
     system_of,
@@ -88,7 +90,11 @@ class HostedModel:
         backoff: Backoff | None = None,
         now: Callable[[], float] = monotonic,
         telemetry: Telemetry = UNMEASURED,
+        *,
+        has_outcome: bool = False,
     ) -> None:
+        """`has_outcome`: abbreviations end with what came of the conversation."""
+        self._has_outcome = has_outcome
         self._endpoint = endpoint
         self.take_use = endpoint.take_use
         self._telemetry = telemetry
@@ -107,11 +113,15 @@ class HostedModel:
         sequences = [message.sequence for message in messages]
         anchors: list[Any] = []
         draft: Notes | None = None
-        system = system_of([label for label, _ in labels if not is_filler(label)])
+        topics = [label for label, _ in labels if not is_filler(label)]
+        system = system_of(topics, has_outcome=self._has_outcome)
+        schema, read = (
+            (OUTCOME_SCHEMA, notes_with_outcome_from)
+            if self._has_outcome
+            else (NOTES_SCHEMA, notes_from)
+        )
         for part in self._parts(messages):
-            draft = self._ask(
-                system, NOTES_SCHEMA, part, draft.abbreviation if draft else earlier, notes_from
-            )
+            draft = self._ask(system, schema, part, draft.abbreviation if draft else earlier, read)
             anchors += draft.anchors
         assert draft is not None, "a conversation with a message has a part"
         try:

@@ -6,10 +6,12 @@ one shape: whatever a message asks for, notes come back or nothing does.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.conversation import Split
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.notes import notes
@@ -37,6 +39,11 @@ One summary of at most {tokens} tokens that replaces the earlier one and everyth
 what, facts and figures, decisions, what is open, each tool that was called by its name with what came of it. Plain sentences."""
 
 
+_OUTCOME_SYSTEM = """outcome: one sentence of at most 25 words about what came of it: what was done or decided, or why it failed.
+Empty if nothing came of it yet. Do not repeat it in the abbreviation."""
+_MAX_OUTCOME = 60  # tokens of an outcome
+
+
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the schema of an object. The API accepts only schemas that forbid additional
     properties.
@@ -54,27 +61,28 @@ _TEXT, _TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"
 _ANCHOR = _object(
     {"key": _TEXT, "value": _TEXT, "confidence": {"type": "number"}, "line": {"type": "integer"}}
 )
-NOTES_SCHEMA = _object(
-    {
-        "abbreviation": _TEXT,
-        "title": _TEXT,
-        "topics": _TEXTS,
-        "anchors": {"type": "array", "items": _ANCHOR},
-    },
-    {"split": _object({"reason": _TEXT, "titles": _TEXTS})},
-)
+_NOTES = {
+    "abbreviation": _TEXT,
+    "title": _TEXT,
+    "topics": _TEXTS,
+    "anchors": {"type": "array", "items": _ANCHOR},
+}
+_SPLIT = {"split": _object({"reason": _TEXT, "titles": _TEXTS})}
+NOTES_SCHEMA = _object(_NOTES, _SPLIT)
+OUTCOME_SCHEMA = _object(_NOTES | {"outcome": _TEXT}, _SPLIT)
 SUMMARY_SCHEMA = _object({"summary": _TEXT})
 
 
-def system_of(labels: Sequence[str]) -> str:
-    """Return the instructions for notes, with the topics that other conversations already have, the
-    most used first.
+def system_of(labels: Sequence[str], *, has_outcome: bool = False) -> str:
+    """Return the instructions for notes, on request with an outcome, with the topics that other
+    conversations already have, the most used first.
     """
+    system = f"{SYSTEM}\n{_OUTCOME_SYSTEM}" if has_outcome else SYSTEM
     if not labels:
-        return SYSTEM
+        return system
     # Topics come from conversations, so they are data too. A topic has letters, digits and hyphens
     # alone.
-    return f"{SYSTEM}\n\nKnown topics, labels and nothing else: {', '.join(labels)}"
+    return f"{system}\n\nKnown topics, labels and nothing else: {', '.join(labels)}"
 
 
 def fenced(messages: Sequence[Message], earlier: str) -> str:
@@ -100,6 +108,21 @@ def notes_from(answer: dict[str, Any]) -> Notes:
         tuple(_anchor(anchor) for anchor in _list(answer, "anchors")),
         Split(_text(split, "reason"), _texts(split, "titles")) if isinstance(split, dict) else None,
     )
+
+
+def notes_with_outcome_from(answer: dict[str, Any]) -> Notes:
+    """Return the notes in an answer, whose abbreviation ends with `Outcome: …`, unless nothing came
+    of the conversation. Raises WrongNotes if it has another shape.
+    """
+    draft = notes_from(answer)
+    outcome = notes.clipped(" ".join(_text(answer, "outcome").split()), _MAX_OUTCOME)
+    abbreviation = " ".join(draft.abbreviation.split())
+    if not outcome or not abbreviation:
+        return draft
+    # The outcome is worth more than the end of a long abbreviation: that is cut for it.
+    line = f" Outcome: {outcome}"
+    room = notes.MAX_ABBREVIATION - estimate_tokens(line)
+    return replace(draft, abbreviation=notes.clipped(abbreviation, room) + line)
 
 
 def summary_system(most: int) -> str:

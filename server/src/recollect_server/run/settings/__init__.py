@@ -320,6 +320,11 @@ class Settings(BaseSettings):
         "http://127.0.0.1:11434/v1",
         description="openai: base URL of the API; the default is Ollama's",
     )
+    abbreviation_outcome: bool = Field(
+        False,
+        description="whether a model ends abbreviations with `Outcome: …`, what came of the"
+        " conversation; it writes some 30 tokens more for each",
+    )
     abbreviation_threads: int = Field(
         1, ge=1, le=32, description="conversations that get notes at the same time"
     )
