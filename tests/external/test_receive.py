@@ -303,6 +303,25 @@ def test_a_message_that_the_index_refused_is_stored_once_when_it_comes_again(
     assert len(outside.listed()) == 2
 
 
+def test_a_space_whose_index_refused_a_message_of_a_third_party_does_not_rest(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside.write("Zero")
+    spaces = outside.server.app.spaces
+
+    def refuse(*_: object, **__: object) -> None:
+        raise IndexUnavailable("it is ill")
+
+    with monkeypatch.context() as ill:
+        ill.setattr(ExternalIndex, "add", refuse)
+        with pytest.raises(grpc.RpcError, match="it is ill"):
+            outside.write("One", delivered="wamid-one")
+        [space] = spaces.open_now()
+        assert not space.rest()
+    assert outside.write("One", delivered="wamid-one").duplicate
+    assert space.rest()
+
+
 def test_a_message_that_the_disk_refused_is_stored_when_it_comes_again(
     outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,8 +131,7 @@ class OpenSpace:
         """
         self.flush()
         self._look_for_work()
-        may_rest = self.name and self._is_used and self._space.may_rest
-        if not may_rest or any(is_at_work() for is_at_work in self._opening.keeps_awake):
+        if not (self.name and self._is_used and self._space.may_rest):
             return False
         self._flush_all()
         self._unwatch()

@@ -73,6 +73,11 @@ class Overlay:
                 if is_communication_id(name) == is_external
             }
 
+    @property
+    def is_any_lagging(self) -> bool:
+        """Return whether the index lacks lines of a log, of whatever kind."""
+        return bool(self._lagging)
+
     def note_lag(self, name: str, reason: str = "", refused: list[Line] | None = None) -> None:
         """Note that the index lacks lines of a log, with the request of those it refused.
 
@@ -218,7 +223,8 @@ class Projection:
     @property
     def may_rest(self) -> bool:
         """Return whether the index has everything and is known to be right."""
-        return self.is_compared and not (self.doubt or self._retired or self.index.lost())
+        is_behind = self.doubt or self.overlay.is_any_lagging
+        return self.is_compared and not (is_behind or self._retired or self.index.lost())
 
     def abandon(self) -> None:
         """Let nobody wait for the index, nor for those used before it (see `Writer.abandon`)."""

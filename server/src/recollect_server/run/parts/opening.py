@@ -85,8 +85,6 @@ class Opening:
         """Functions that close files of parts."""
         self.stored: list[Callable[[], int]] = []
         """Functions that count the bytes of what is stored beside conversations."""
-        self.keeps_awake: list[Callable[[], bool]] = []
-        """Predicates: the space cannot rest while one is true."""
         self._services: dict[type, object] = {}
 
     def give(self, service: T) -> T:

@@ -22,15 +22,15 @@ def read(opening: Opening) -> None:
 
 def register(opening: Opening) -> None:
     space, shared = opening.space, opening.shared
-    communications = opening.service(CommunicationStore)
     identities = opening.service(Identities)
     space.subscribe(ChangedElsewhere, lambda event: identities.changed(event.name))
     opening.give(Routes.of(space))
     updates = opening.give(
-        LiveCommunications(communications, partial(encode_communication_update, opening.seal))
+        LiveCommunications(
+            opening.service(CommunicationStore), partial(encode_communication_update, opening.seal)
+        )
     )
     opening.watched.append(updates)
-    opening.keeps_awake.append(lambda: bool(communications.behind))
     opening.handlers["ExternalCommunicationService"] = ExternalCommunicationHandlers(
         opening.service(External),
         updates,
