@@ -167,7 +167,8 @@ def test_a_backup_is_made_and_says_what_it_holds(guarded: Guarded) -> None:
     assert path.is_dir()
     facts = page.locator(".backups [role=status] dd").all_inner_texts()
     assert facts[:3] == [str(path), "default", "1"]
-    assert f"recollect-server restore {path} --data-dir NEW" in page.inner_text(".backups")
+    command = f"recollect-server restore {path} --data-dir NEW"
+    page.wait_for_selector(f".steps ~ figure pre:has-text('{command}')")  # it was listed since
     assert page.locator(".backups [role=alert]").count() == 0
     assert page.locator(".backups dl[role]").count() == 0  # a role would take the list's own away
     assert axe(page) == []
