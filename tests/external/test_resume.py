@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversations
-from recollect_server.run import space as opened_space
 from recollect_server.run.jobs.of_space import UpdatePruner
+from recollect_server.run.parts import upkeep
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import Meet, Outside, Watch, assert_refused
@@ -123,7 +123,7 @@ def test_a_panel_is_told_that_the_index_was_lost_under_the_server(
 def test_a_cursor_that_the_log_no_longer_reaches_begins_again(
     start_server: Start, meet: Meet, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opened_space, "UpdatePruner", partial(UpdatePruner, seconds=0.05))
+    monkeypatch.setattr(upkeep, "UpdatePruner", partial(UpdatePruner, seconds=0.05))
     running = start_server(max_updates=3)
     outside = meet(running)
     panel = watch(server=running).ready()
@@ -145,7 +145,7 @@ def test_a_cursor_that_the_log_no_longer_reaches_begins_again(
 def test_many_changes_of_conversations_cost_a_panel_that_missed_few_not_its_place(
     start_server: Start, meet: Meet, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opened_space, "UpdatePruner", partial(UpdatePruner, seconds=0.05))
+    monkeypatch.setattr(upkeep, "UpdatePruner", partial(UpdatePruner, seconds=0.05))
     running = start_server(max_updates=3)
     outside = meet(running)
     outside.write("One")

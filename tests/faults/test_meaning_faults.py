@@ -34,10 +34,10 @@ from recollect_server.recall.model.weights import (
 from recollect_server.recall.vectors import checking as vector_checking
 from recollect_server.recall.vectors.file import NAME
 from recollect_server.recall.vectors.store import EmbeddedText, VectorStore, hash_of
-from recollect_server.run import space as opened_space
 from recollect_server.run.commands import commands
 from recollect_server.run.folder import CannotStart
 from recollect_server.run.jobs.of_space import UpdatePruner
+from recollect_server.run.parts import upkeep
 from structlog.testing import capture_logs
 
 from tests.at_rest import INDEX
@@ -242,7 +242,7 @@ def test_a_model_that_fails_is_named_and_words_answer(
 def test_what_was_told_while_the_model_was_away_is_embedded_although_its_updates_are_pruned(
     monkeypatch: pytest.MonkeyPatch, start_server: Start, connect: Connect
 ) -> None:
-    monkeypatch.setattr(opened_space, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
+    monkeypatch.setattr(upkeep, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
     server = start_server(embedder="onnx", max_updates=1)
     service = connect(server)
     kyoto = service.conversation_of(KYOTO)

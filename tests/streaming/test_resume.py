@@ -20,8 +20,8 @@ from recollect_server.kernel.stream import log as update_log
 from recollect_server.kernel.stream import ring
 from recollect_server.kernel.stream.live import LiveUpdates
 from recollect_server.kernel.stream.log import NewUpdates, UpdateLog
-from recollect_server.run import space as opened_space
 from recollect_server.run.jobs.of_space import Bounds, UpdatePruner
+from recollect_server.run.parts import upkeep
 from structlog.testing import capture_logs
 
 from tests.conftest import MovableClock, RunningServer, Start
@@ -438,7 +438,7 @@ def test_the_log_is_pruned_now_and_then(
     spaces: list[Space],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opened_space, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
+    monkeypatch.setattr(upkeep, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
     server = start_server(max_updates=1)
     service = record(server)
     cursor = service.turn(service.create().id, "One").cursor

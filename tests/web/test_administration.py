@@ -12,7 +12,7 @@ from recollect_server.run import app
 from recollect_server.run.settings import Settings
 
 from tests.credentials.conftest import grant, tokens_of
-from tests.web.conftest import COLOURS, TOO_WIDE, Bridge, Browsing, Stage, axe, visit, wait
+from tests.web.conftest import COLOURS, TOO_WIDE, Bridge, Browsing, axe, visit, wait
 
 WALL = "The wall"
 """The note of a token that only reads."""
@@ -212,6 +212,7 @@ def test_a_server_without_a_folder_for_backups_says_what_to_set(window: Browsing
 
 @pytest.mark.parametrize("width", [1280, 390, 320])
 def test_views_of_administrators_shut_nobody_out(guarded: Guarded, width: int) -> None:
+    guarded.client.admin.backup(name=f"at-{width}")
     page = guarded.window.tab()
     page.set_viewport_size({"width": width, "height": 800})
     for path, part in (
@@ -229,9 +230,26 @@ def test_views_of_administrators_shut_nobody_out(guarded: Guarded, width: int) -
     page.close()
 
 
+@pytest.fixture
+def unguarded(browser: Any, tmp_path: Path) -> Iterator[tuple[Browsing, Client]]:
+    """Start a server without tokens for one test, and open a window of it."""
+    server = app.start(
+        Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data"})
+    )
+    bridge = Bridge(server.address)
+    window = Browsing(browser, bridge)
+    with Client(server.address) as client:
+        yield window, client
+    window.context.close()
+    bridge.stop()
+    server.stop()
+    assert window.problems == []
+
+
 def test_the_first_token_is_not_lost_though_the_page_needs_one_from_then_on(
-    stage: Stage, window: Browsing
+    unguarded: tuple[Browsing, Client],
 ) -> None:
+    window, client = unguarded
     page = window.tab("/tokens", ".tokens .empty")
     page.wait_for_selector("text=From the first token on everybody needs one")
     page.click("text=New token")
@@ -241,7 +259,7 @@ def test_the_first_token_is_not_lost_though_the_page_needs_one_from_then_on(
     page.click("text=Make the token")
     secret = page.wait_for_selector(".secret").inner_text()
     with pytest.raises(Unauthenticated):
-        stage.client.conversations.create("web")
+        client.conversations.create("web")
     # the page is refused too, whatever it asks for meanwhile
     page.wait_for_selector(".banner", state="attached")
     with page.expect_response("**/WhoAmI") as refusal:
