@@ -13,12 +13,15 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from functools import partial
+from importlib.metadata import distributions
 from pathlib import Path
 from shutil import copy, copytree
 
 import pytest
 import yaml
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from recollect._shared.channel import ADDRESS
 from recollect._shared.endpoint import CA, SPACE, TOKEN
 
@@ -429,3 +432,17 @@ def breaks(tree: Path) -> str:
     buf = Path(sys.executable).with_name("buf")
     command = [str(buf), "breaking", "--against", str(ROOT / ".ci/contract.binpb")]
     return subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False).stdout
+
+
+def test_every_pinned_package_installs_on_the_oldest_python_that_readme_allows() -> None:
+    oldest = re.search(r"Python (\d\.\d+) or newer", (ROOT / "README.md").read_text())
+    assert oldest is not None
+    pinned = [line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().split()]
+    asked = {
+        it.name: it.metadata.get("Requires-Python") or ""
+        for it in distributions()
+        if canonicalize_name(it.name) in {*map(canonicalize_name, pinned)}
+    }
+    assert len(asked) > 100
+    first = f"{oldest[1]}.0"
+    assert {name: it for name, it in asked.items() if first not in SpecifierSet(it)} == {}
