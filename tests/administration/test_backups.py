@@ -1,5 +1,6 @@
 """Backups that an administrator asks for by a call."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -89,13 +90,18 @@ def test_the_backups_are_listed_newest_first_as_the_command_lists_them(
         server.clock.move(60_000)
         second = client.admin.backup()
         named = client.admin.backup(name="tuesday")
+        # within the millisecond that a page's place has, the later one by its name first
+        other = client.admin.backup(name="monday")
+        for name, nanoseconds in (("monday", 400_000), ("tuesday", 100_000)):
+            times = 2 * (1_700_000_000_000_000_000 + nanoseconds,)
+            os.utime(folder / name / "backup.json", ns=times)
         (folder / "recollect-20200101t000000z").mkdir()  # it was interrupted
         (folder / "no-backup").mkdir()
         (folder / ".removing-recollect-20200102t000000z").mkdir()
         listed = list(client.admin.list_backups())
         assert {
             (it.path, it.spaces, it.conversations, it.bytes) for it in listed if it.complete
-        } == {(it.path, ("default",), 1, it.bytes) for it in (first, second, named)}
+        } == {(it.path, ("default",), 1, it.bytes) for it in (first, second, named, other)}
         assert [it.create_time for it in listed] == sorted(
             (it.create_time for it in listed), reverse=True
         )

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from recollect.v1 import recall_service_pb2 as recall_api
 from recollect_server.recall.embedding.pace import SHARE
 from recollect_server.recall.vectors import checking as vectors
 from recollect_server.run.jobs.of_space import EmbedderJob, EmbeddingOrder
-from recollect_server.run.jobs.rounds import Job
+from recollect_server.run.jobs.rounds import Job, Rounds
 
 from tests.conftest import RunningServer, Start
 from tests.hostile.test_long_texts import WORDS
@@ -127,6 +128,55 @@ def test_one_turn_is_under_way_at_a_time_unless_it_hangs_or_an_awaited_space_wai
     assert order.next([old, new], [at_work]) == [new]
     at_work.began_at -= 60
     assert order.next([old], [at_work]) == [old]
+
+
+class _Opened:
+    """An open space with one job, which counts its turns."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.turns = name, 0
+        job = _Waiting()
+        job.turn = self._turn  # type: ignore[method-assign]
+        self.jobs = {job.name: job}
+
+    def _turn(self, _: threading.Event) -> float:
+        self.turns += 1
+        return 0.0
+
+
+class _Spaces:
+    """Open spaces, of which the first is being closed."""
+
+    def __init__(self) -> None:
+        self.opened = [_Opened("closing"), _Opened("open")]
+        self.refused = 0
+
+    def open_now(self) -> list[_Opened]:
+        return self.opened
+
+    def borrow(self, space: _Opened) -> AbstractContextManager[None] | None:
+        if space is self.opened[0]:
+            self.refused += 1
+            return None
+        return nullcontext()
+
+    def wake_by(self, wake: Callable[[], None]) -> None:
+        """Wake nobody."""
+
+    def is_quiet(self) -> bool:
+        return False
+
+    def patience(self) -> None:
+        return None
+
+
+def test_a_space_that_is_being_closed_takes_no_turns_of_others() -> None:
+    spaces = _Spaces()
+    rounds = Rounds(_Waiting, spaces)  # type: ignore[arg-type]
+    until(lambda: spaces.opened[1].turns > 20)
+    refused = spaces.refused
+    rounds.stop()
+    assert refused < 20
 
 
 @pytest.mark.timeout(120)

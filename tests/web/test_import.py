@@ -25,6 +25,7 @@ from tests.web.conftest import COLOURS, ROW, TOO_WIDE, Bridge, Browsing, Http, S
 
 MEGABYTE = 1_000_000
 SUBMIT = ".import .primary"
+PROGRAM = [sys.executable, "-P", "-m", "recollect.imports"]
 OUTCOME = ".import [role=status] .facts"
 
 
@@ -399,11 +400,24 @@ def test_a_small_archive_of_a_lot_costs_little(
     assert "unpack it first" in lines
 
 
+def test_the_program_that_imports_removes_no_folder_of_anybody_else(tmp_path: Path) -> None:
+    chosen = tmp_path / "my exports"
+    chosen.mkdir()
+    (chosen / "a.json").write_text("[]")
+    ran = subprocess.run(
+        [*PROGRAM, str(chosen)],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert "use `recollect import FILE`" in ran.stderr
+    assert (chosen / "a.json").exists()
+
+
 def program_over(stage: Stage, path: Path, bounds: dict[str, int]) -> tuple[int, str]:
     """Run the program that imports a file, and return its status and its lines."""
     order = {"path": str(path), "target": stage.server.address, **bounds}
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "recollect.imports", str(path.parent)],
+        [*PROGRAM, str(path.parent / "recollect-import-")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

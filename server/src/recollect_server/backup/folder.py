@@ -204,7 +204,8 @@ def _backup_at(path: Path) -> Iterator[StoredBackup]:
     is_complete = key_id is not None or last.is_file()
     time = backup_time(path.name, is_whole=False)
     if time is None and is_complete:
-        time = datetime.fromtimestamp(last.lstat().st_mtime, UTC)
+        milliseconds = last.lstat().st_mtime_ns // 1_000_000
+        time = datetime.fromtimestamp(milliseconds / 1000, UTC)
     if time is not None:
         yield StoredBackup(path, time, is_complete, key_id)
 

@@ -5,9 +5,10 @@ A process of its own, because the file may be anybody's: what reading it costs i
 time and disk is bounded by the system, no other caller waits for it, and it ends by a signal.
 
 Its standard input is one line of JSON, as `Request` has it. Where that input ends, the process that
-made the folder is gone: the program removes it, and ends. It prints lines of JSON, each with one
-member: `read` (how far it has come), `skip` (what is left out or guessed), and as the last `done`
-(the counts) or `failed` (a sentence).
+made the folder is gone: the program removes it, and ends; so it takes no folder that is not named as
+one of that process is, `recollect-import-…`. It prints lines of JSON, each with one member: `read`
+(how far it has come), `skip` (what is left out or guessed), and as the last `done` (the counts) or
+`failed` (a sentence).
 """
 
 import json
@@ -27,6 +28,7 @@ from recollect.imports import finding, running
 from recollect.imports.forms import Options
 from recollect.imports.plans import Skip, Tally
 
+_FOLDER = "recollect-import-"  # begin of the name of each folder that it removes
 _NICENESS = 5
 """Added to the niceness: the reading of a file gives way to answers for people."""
 _MOST_NAMED = 1000
@@ -112,6 +114,8 @@ class Report:
 
 def main() -> None:
     """Import the file that the standard input names."""
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).name.startswith(_FOLDER):
+        sys.exit(f"it is run by the page, over a folder {_FOLDER}…: use `recollect import FILE`")
     if not (order := sys.stdin.readline()):
         return _end_with_input()
     request = Request(**json.loads(order))

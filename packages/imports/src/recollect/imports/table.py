@@ -125,7 +125,7 @@ class Input:
         except DAMAGE as error:
             yield Skip(f"the rest of {name}", reason_of(error))
         except OSError:
-            raise
+            raise  # it is the file's or the disk's, not the format's
         except Exception as error:  # noqa: BLE001 - a reader that fails stops no other
             reason = f"the format {self.format.name} failed: {_reason(error)}"
             yield Skip(f"the rest of {name}", reason)

@@ -157,7 +157,8 @@ class Rounds:
             if job.is_at_work or self._loop.stopping.is_set():
                 continue
             lease = self._spaces.borrow(due[job])
-            if lease is None:
+            if lease is None:  # it is being closed: it may not be chosen again at once
+                job.next_at = now + _TICK
                 continue
             job.is_at_work, job.began_at = True, time.monotonic()
             with lease, bound_contextvars(space=due[job].name):
