@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.upgrade_fixture import unpack
+
 ROOT = Path(__file__).parents[2]
 
 Sources = Callable[[str], Path]
@@ -28,7 +30,7 @@ def sources_of(tmp_path: Path) -> Sources:
             pytest.skip(f"the history has no commit {commit}, as in a copy without it")
         folder = tmp_path / "earlier"
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(folder, filter="data")
+            unpack(files, folder)
         return folder
 
     return extract

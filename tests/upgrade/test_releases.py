@@ -20,7 +20,7 @@ import pytest
 from recollect_server.kernel.format import FORMAT
 from recollect_server.kernel.log.entries import kinds as kinds_of_lines
 
-from scripts.upgrade_fixture import FIXTURES, Calls, Json, missing_fixtures
+from scripts.upgrade_fixture import FIXTURES, Calls, Json, missing_fixtures, unpack
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.postgres import Postgres
 from tests.server_cli.conftest import run
@@ -86,7 +86,7 @@ def conversations_of(answer: Json | None) -> list[str]:
 
 def unpacked(release: str, folder: Path) -> Path:
     with tarfile.open(FIXTURES / release / "data.tar.xz") as tar:
-        tar.extractall(folder, filter="data")
+        unpack(tar, folder)
     for index in folder.rglob("conversations.db"):
         with closing(apsw.Connection(str(index))) as connection:
             # A copy of an index ends its cursors; this one stands for the file itself. Without its
