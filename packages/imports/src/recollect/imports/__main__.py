@@ -5,10 +5,10 @@ A process of its own, because the file may be anybody's: what reading it costs i
 time and disk is bounded by the system, no other caller waits for it, and it ends by a signal.
 
 Its standard input is one line of JSON, as `Request` has it. Where that input ends, the process that
-made the folder is gone: the program removes it, and ends; so it takes no folder that is not named as
-one of that process is, `recollect-import-…`. It prints lines of JSON, each with one member: `read`
-(how far it has come), `skip` (what is left out or guessed), and as the last `done` (the counts) or
-`failed` (a sentence).
+made the folder is gone: the program removes it, and ends. So it takes no folder but one that is
+named as those of that process are, `recollect-import-…`. It prints lines of JSON, each with one
+member: `read` (how far it has come), `skip` (what is left out or guessed), and as the last `done`
+(the counts) or `failed` (a sentence).
 """
 
 import json
