@@ -439,7 +439,7 @@ def test_every_pinned_package_installs_on_the_oldest_python_that_readme_allows()
     assert oldest is not None
     pinned = [line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().split()]
     asked = {
-        it.name: it.metadata.get("Requires-Python") or ""
+        it.name: it.metadata["Requires-Python"] or ""
         for it in distributions()
         if canonicalize_name(it.name) in {*map(canonicalize_name, pinned)}
     }

@@ -79,6 +79,11 @@ class _Waiting(EmbedderJob):
         Job.__init__(self)
         self.has_more = True
         self._is_awaited, self._has_new_lines = is_awaited, has_new_lines
+        self.turns = 0
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes no time
+        self.turns += 1
+        return 0.0
 
     @property
     def is_awaited(self) -> bool:
@@ -131,17 +136,11 @@ def test_one_turn_is_under_way_at_a_time_unless_it_hangs_or_an_awaited_space_wai
 
 
 class _Opened:
-    """An open space with one job, which counts its turns."""
+    """An open space with one job."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.turns = name, 0
-        job = _Waiting()
-        job.turn = self._turn  # type: ignore[method-assign]
-        self.jobs = {job.name: job}
-
-    def _turn(self, _: threading.Event) -> float:
-        self.turns += 1
-        return 0.0
+        self.name, self.job = name, _Waiting()
+        self.jobs = {self.job.name: self.job}
 
 
 class _Spaces:
@@ -173,7 +172,7 @@ class _Spaces:
 def test_a_space_that_is_being_closed_takes_no_turns_of_others() -> None:
     spaces = _Spaces()
     rounds = Rounds(_Waiting, spaces)  # type: ignore[arg-type]
-    until(lambda: spaces.opened[1].turns > 20)
+    until(lambda: spaces.opened[1].job.turns > 20)
     refused = spaces.refused
     rounds.stop()
     assert refused < 20
