@@ -438,11 +438,11 @@ def test_every_pinned_package_installs_on_the_oldest_python_that_readme_allows()
     oldest = re.search(r"Python (\d\.\d+) or newer", (ROOT / "README.md").read_text())
     assert oldest is not None
     pinned = [line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().split()]
-    asked = {
+    demands = {
         it.name: it.metadata["Requires-Python"] or ""
         for it in distributions()
         if canonicalize_name(it.name) in {*map(canonicalize_name, pinned)}
     }
-    assert len(asked) > 100
+    assert len(demands) > 100
     first = f"{oldest[1]}.0"
-    assert {name: it for name, it in asked.items() if first not in SpecifierSet(it)} == {}
+    assert {name: it for name, it in demands.items() if first not in SpecifierSet(it)} == {}
