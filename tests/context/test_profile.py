@@ -157,6 +157,20 @@ def test_a_statement_is_left_out_with_its_copies_until_it_is_said_again(
     until(lambda: {it.text for it in profile(connect(again))} == {allergy, other})
 
 
+def test_a_statement_left_out_is_there_once_the_same_message_is_said_again(
+    service: Service, server: RunningServer, clock: MovableClock
+) -> None:
+    home = "I live in Porto."
+    service.conversation_of(home)
+    know(service, server, home)
+    leave_out(service, profile(service)[0])
+    assert profile(service) == []
+    clock.move(1000)
+    there = service.conversation_of(home)  # its vectors and statements are known already
+    until(lambda: [it.conversation_id for it in profile(service)] == [there])
+    assert texts(service) == [home]
+
+
 def test_the_profile_of_a_moment_has_what_was_said_until_then(
     service: Service, server: RunningServer, clock: MovableClock
 ) -> None:

@@ -185,3 +185,38 @@ def test_a_closed_store_refuses_and_closes_again(store: VectorStore) -> None:
     store.close()
     with pytest.raises(VectorsUnavailable):
         store.newest_text()
+
+
+def test_a_version_of_statements_is_never_that_of_statements_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    store: VectorStore | None = None
+
+    def look() -> None:
+        if store is not None:
+            seen.append((store.statements_version, len(store.stated())))
+
+    def look_before_commits(connection: apsw.Connection) -> None:
+        def hook() -> bool:
+            look()
+            return False
+
+        connection.set_commit_hook(hook)
+
+    monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, look_before_commits])
+    store = VectorStore(tmp_path)
+    model = store.model("one", tmp_path)
+    store.add(model, [place("a", 2, "I live in Porto.")], {"a": 2})
+    look()
+    store.add_statements({store.newest_text(): b"[]"}, {}, {})
+    look()
+    store.add(model, [place("b", 2, "I live in Porto.")], {"b": 2})
+    look()
+    store.forget_lines("b", [2])
+    look()
+    store.drop_statements(model)
+    look()
+    assert {stated for _, stated in seen} == {0, 1, 2}
+    assert len({version for version, _ in seen}) == len({*seen})
+    store.close()

@@ -35,8 +35,7 @@ def texts(stage: Stage) -> set[str]:
 def test_what_is_known_is_shown_with_its_source_and_taken_away(
     stage: Stage, window: Browsing
 ) -> None:
-    page = window.tab("/profile", ".profile .state")
-    assert "Nothing is known yet" in page.inner_text(".profile")
+    page = window.tab("/profile", ".profile >> text=Nothing is known yet")
     assert page.locator("main a", has_text="Say it now").count() == 1
     assert axe(page) == []
     there = stage.client.conversations.create("web")

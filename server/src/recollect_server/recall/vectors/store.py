@@ -161,7 +161,8 @@ class VectorStore:
         self._removals = VectorRemovals()
         self._closed = False
         self.statements_version = 0
-        """Another number whenever other statements may stand here."""
+        """Another number once other statements may stand here: what is read behind it has them."""
+        self._has_restated = False  # in the transaction under way. The lock guards it
         self._connection = connect(self.path)
         self._gaps = Gaps(self._connection)
         self._texts = Texts(self._connection)
@@ -217,6 +218,7 @@ class VectorStore:
             for table in ("progress", "places", "parts"):
                 connection.execute(f"DELETE FROM {table} WHERE model NOT IN (?, ?)", models)
             self._texts.drop_others(models)
+            self._has_restated = True
             connection.execute("DELETE FROM models WHERE model NOT IN (?, ?)", models)
 
     def accompany(self, beside: int | None) -> None:
@@ -446,7 +448,7 @@ class VectorStore:
         pieces ask, and note facts.
         """
         with self._using() as connection:
-            self.statements_version += bool(statements)
+            self._has_restated |= bool(statements)
             for table, of_texts in (("statements", statements), ("asked", asking)):
                 connection.executemany(
                     f"INSERT OR REPLACE INTO {table} SELECT text, ? FROM texts WHERE text = ?",
@@ -456,7 +458,7 @@ class VectorStore:
 
     def drop_statements(self, model: int) -> None:
         with self._using() as connection:
-            self.statements_version += 1
+            self._has_restated = True
             for table in ("statements", "asked"):
                 query = (
                     f"DELETE FROM {table} WHERE text IN (SELECT text FROM texts WHERE model = ?)"
@@ -594,9 +596,11 @@ class VectorStore:
                 )
                 if before != text:
                     changed.append((place, before is not None))
+                    query = "SELECT EXISTS (SELECT 1 FROM statements WHERE text = ?)"
+                    self._has_restated |= bool(connection.execute(query, (text,)).get)
                 if before is not None and before != text:
                     self._texts.drop_unused([before])
-                    self.statements_version += 1
+                    self._has_restated = True
             for name, lines in progress.items():
                 if name in keys:
                     connection.execute(
@@ -620,7 +624,7 @@ class VectorStore:
                 if text is not None:
                     connection.execute("DELETE FROM places WHERE model = ? AND place = ?", where)
                     self._texts.drop_unused([text])
-                    self.statements_version += 1
+                    self._has_restated = True
                     removed.append(line)
         return removed
 
@@ -674,7 +678,7 @@ class VectorStore:
                     "DELETE FROM places WHERE model = ? AND place = ?",
                     [place[:2] for place in places],
                 )
-                self.statements_version += 1
+                self._has_restated = True
                 removed += self._texts.drop_unused(list({place[2] for place in places}))
                 if len(places) < _REMOVED:
                     connection.execute("DELETE FROM progress WHERE key = ?", (key,))
@@ -709,5 +713,10 @@ class VectorStore:
             if alone:
                 yield self._connection
             else:
-                with self._connection:
-                    yield self._connection
+                try:
+                    with self._connection:
+                        yield self._connection
+                finally:
+                    # behind the transaction: who reads beside it does not see what it has written
+                    self.statements_version += self._has_restated
+                    self._has_restated = False
