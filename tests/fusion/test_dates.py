@@ -3,6 +3,7 @@
 import time
 from datetime import UTC, date, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from recollect_server.recall.dates import words as date_words
@@ -132,6 +133,43 @@ DATED = [
     ("3月下旬", "2026-03-21/2026-03-31"),
     ("1月的第二周", "2026-01-08/2026-01-14"),
     ("3월 말", "2026-03-21/2026-03-31"),
+    # Seasons, quarters, and what ends now
+    ("What did we plan last summer?", "2026-06-01/2026-08-31"),
+    ("where was I last autumn", "2025-09-01/2025-11-30"),
+    ("last winter", "2025-12-01/2026-02-28"),
+    ("this summer", "2026-06-01/2026-08-31"),
+    ("in the spring of 2024", "2024-03-01/2024-05-31"),
+    ("in winter 2024", "2024-01-01/2024-12-31"),
+    ("the fall of last year", "2025-09-01/2025-11-30"),
+    ("im letzten Sommer", "2026-06-01/2026-08-31"),
+    ("Herbst 2025", "2025-09-01/2025-11-30"),
+    ("l'été dernier", "2026-06-01/2026-08-31"),
+    ("la primavera pasada", "2026-03-01/2026-05-31"),
+    ("l'estate scorsa", "2026-06-01/2026-08-31"),
+    ("o verão passado", "2026-06-01/2026-08-31"),
+    ("afgelopen zomer", "2026-06-01/2026-08-31"),
+    ("förra sommaren", "2026-06-01/2026-08-31"),
+    ("zeszłego lata", "2026-06-01/2026-08-31"),
+    ("прошлым летом", "2026-06-01/2026-08-31"),
+    ("geçen yaz", "2026-06-01/2026-08-31"),
+    ("去年夏天", "2025-06-01/2025-08-31"),
+    ("2024年の夏", "2024-06-01/2024-08-31"),
+    ("작년 가을", "2025-09-01/2025-11-30"),
+    ("last quarter", "2026-07-01/2026-09-30"),
+    ("this quarter", "2026-10-01/2026-12-31"),
+    ("in Q3 2025", "2025-07-01/2025-09-30"),
+    ("in the fourth quarter of last year", "2025-10-01/2025-12-31"),
+    ("im dritten Quartal 2025", "2025-07-01/2025-09-30"),
+    ("le premier trimestre de 2025", "2025-01-01/2025-03-31"),
+    ("2025年第二季度", "2025-04-01/2025-06-30"),
+    ("What did I cook in the past month?", "2026-10-18/2026-11-18"),
+    ("over the last week", "2026-11-11/2026-11-18"),
+    ("the past weekend", "2026-11-14/2026-11-15"),
+    ("the Monday before last", "2026-11-09/2026-11-09"),
+    ("the Wednesday before last", "2026-11-04/2026-11-04"),
+    ("the other day", "2026-11-11/2026-11-16"),
+    ("neulich", "2026-11-11/2026-11-16"),
+    ("el otro día", "2026-11-11/2026-11-16"),
     # Japanese, Chinese, Korean
     ("先週何を話した？", "2026-11-09/2026-11-15"),
     ("先週の月曜日", "2026-11-09/2026-11-09"),
@@ -151,13 +189,14 @@ def test_a_date_in_a_question_is_the_range_that_it_names(question: str, expected
 
 
 NAMED = {
-    "2026-11-16/2026-11-16": "the day before yesterday, vorgestern, avant-hier, anteayer, antes de ayer, antier, l'altro ieri,"
+    "2026-11-16/2026-11-16": "the day before yesterday, the night before last, vorgestern, avant-hier, anteayer,"
+    " antes de ayer, antier, l'altro ieri,"
     " anteontem, eergisteren, i förrgår, przedwczoraj, позавчера, önceki gün, 一昨日, おととい, 前天, 그저께, 그제",
     "2026-11-17/2026-11-17": "yesterday, last night, gestern, hier, ayer, anoche, ieri, ontem, gisteren, gisteravond, igår,"
     " i går kväll, wczoraj, вчера, dün, dün gece, 昨日, 昨夜, 昨晩, きのう, 昨天, 昨晚, 어제, 어젯밤",
     "2026-11-18/2026-11-18": "today, tonight, this morning, heute, aujourd'hui, ce soir, hoy, esta mañana, oggi, stasera, hoje,"
     " vandaag, vanavond, idag, i morse, dzisiaj, сегодня, bugün, bu sabah, 今日, 今天, 오늘",
-    "2026-11-02/2026-11-08": "the week before last, vorletzte Woche, la semana antepasada, semana retrasada,"
+    "2026-11-02/2026-11-08": "the week before last, a fortnight ago, vorletzte Woche, la semana antepasada, semana retrasada,"
     " förrförra veckan, на позапрошлой неделе",
     "2026-11-14/2026-11-15": "at the weekend, am Wochenende, ce week-end, in het weekend",
     "2025-01-01/2025-12-31": "l'an dernier, i fjol",
@@ -176,6 +215,7 @@ def test_a_day_is_named_by_a_word_of_its_own(expected: str, words: str) -> None:
         "Was steht hier?", "the last day", "何か月かかりますか", "I paid $2023",
         "a few days in Rome are enough", "I need a second", "It may rain", "he sat down", "24/7 support", "page 24/12",
         "on 03/04/2025", "1/2/3/2024", "un par de días en Roma", "ein paar Tage in Rom", "the few weeks that we need",
+        "this winter", "in winter we ski", "the fall of Rome", "a spring broke", "j'ai été malade", "sommar", "Q3",
     ])  # fmt: skip
 def test_what_names_no_past_time_is_no_date(question: str) -> None:
     assert read_dates(question, NOW) == ()
@@ -193,6 +233,17 @@ def test_a_month_of_a_history_that_ended_long_ago_is_its_own() -> None:
     newest = int(datetime(2023, 8, 1, tzinfo=UTC).timestamp() * 1000)
     assert [shown(it) for it in read_dates("in March", NOW, newest)] == ["2023-03-01/2023-03-31"]
     assert [shown(it) for it in read_dates("last week", NOW, newest)] == ["2026-11-09/2026-11-15"]
+
+
+@each(("question", "expected"), [
+        ("last summer", "2025-12-01/2026-02-28"), ("winter 2024", "2024-06-01/2024-08-31"),
+        ("summer 2024", "2024-01-01/2024-12-31"),
+    ])  # fmt: skip
+def test_seasons_are_those_of_the_hemisphere(question: str, expected: str) -> None:
+    zone = ZoneInfo("Australia/Brisbane")
+    [it] = read_dates(question, NOW, zone=zone)
+    days = (datetime.fromtimestamp(at / 1000, zone) for at in (it.begin, it.end - 1))
+    assert "/".join(str(day.date()) for day in days) == expected
 
 
 def test_a_text_full_of_dates_asks_about_none_of_them() -> None:

@@ -4,9 +4,9 @@
 Fourteen languages are read. The names of months and weekdays and the forms of "three days ago" are
 those of Unicode's CLDR (`date_words`); the words for "last" and "yesterday", which no library
 offers as data, are in `date_languages`. A range covers what is named: a week is Monday to Sunday, a
-month a calendar month, all in one time zone, and a point of time in the past is the day, week,
-month or year that contains it. The future ("tomorrow", "next week") is not read, because no message
-is from it.
+month a calendar month, a season three whole months of the hemisphere, all in one time zone, and a
+point of time in the past is the day, week, month or year that contains it. The future ("tomorrow",
+"next week") is not read, because no message is from it.
 
 A question without a date word costs one look at its words. dateparser was measured first: its
 search takes some 200 ms of processor time for a question, and misses "letzte Woche" and "la semaine
@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from recollect_server.kernel.domain.time import from_wall, to_wall
 from recollect_server.recall.dates.languages import ASKING, LANGUAGES, languages_of
-from recollect_server.recall.dates.parts import part_of
+from recollect_server.recall.dates.parts import is_southern, part_of
 from recollect_server.recall.dates.ranges import ONE_DAY, WEEK, Range
 from recollect_server.recall.dates.readers import (
     EASTERN,
@@ -92,7 +92,7 @@ def read_dates(
     newest = newest if newest is None else to_wall(newest, zone)
     return tuple(
         replace(it, begin=from_wall(it.begin, zone), end=from_wall(it.end, zone))
-        for it in _read(plain, languages, to_wall(now, zone), newest)
+        for it in _read(plain, languages, to_wall(now, zone), newest, southern=is_southern(zone))
     )
 
 
@@ -180,7 +180,7 @@ def _without(text: str, dates: Sequence[Mention]) -> str:
 
 @lru_cache(64)  # a search reads its question for its words, its candidates and its weights
 def _read(
-    plain: str, languages: tuple[str, ...], now: int, newest: int | None
+    plain: str, languages: tuple[str, ...], now: int, newest: int | None, *, southern: bool
 ) -> tuple[Mention, ...]:
     try:
         last = moment = datetime.fromtimestamp(now / 1000, UTC)
@@ -193,7 +193,9 @@ def _read(
         return ()  # a clock that no calendar has
     read: list[tuple[int, int, Range, bool]] = []
     readers: list[Callable[[], Dates]] = [lambda: numeric_dates(plain, last)]
-    readers += [lambda it=it: reader_of(it).read(plain, moment, last) for it in languages]  # type: ignore[misc]
+    readers += [
+        partial(reader_of(it, southern=southern).read, plain, moment, last) for it in languages
+    ]
     if EASTERN.search(plain):
         readers.append(lambda: eastern_dates(plain, moment, last))
     readers.append(lambda: years_alone(plain, moment))
@@ -203,7 +205,7 @@ def _read(
         except (ValueError, OverflowError):
             continue  # no such day
     claimed: list[Mention] = []
-    parts = [(*part_of(plain, *it[:3]), it[3]) for it in read]
+    parts = [(*part_of(plain, *it[:3], southern=southern), it[3]) for it in read]
     # the longest wins
     for first, end_, (begin, after), relative in sorted(parts, key=lambda it: it[0] - it[1]):
         if not any(it.first < end_ and first < it.last for it in claimed):

@@ -31,6 +31,12 @@ class Language:
     """Words before a month that a question names without a year."""
     joins: str
     """Words between the ends of a range."""
+    seasons: tuple[str, str, str, str]
+    """Spring, summer, autumn, winter."""
+    rolling: str = NONE
+    """ "in the past", in front of a unit that ends now: what `before` names is the whole one."""
+    other_day: str = NONE
+    """ "the other day": some days ago."""
     of: str = ""
     """Words that may stand between a day and its month, and a month and its year."""
     never: str = ""
@@ -54,14 +60,20 @@ LANGUAGES = {
         before="last|past|previous",
         after=NONE,
         this="this|current",
-        units={"day": "days?", "week": "weeks?", "weekend": "weekends?", "month": "months?", "year": "years?"},
+        units={
+            "day": "days?", "week": "weeks?", "weekend": "weekends?", "month": "months?", "quarter": "quarters?", "year": "years?",
+        },
         fixed={
             "the day before yesterday": ("day", -2), "yesterday": ("day", -1), "last (?:night|evening)": ("day", -1),
             "today|tonight|this (?:morning|afternoon|evening)": ("day", 0), "(?:the )?week before last": ("week", -2),
-            "(?:on|at|over|during) the weekend": ("weekend", 0),
+            "(?:on|at|over|during) the weekend": ("weekend", 0), "(?:the )?night before last": ("day", -2),
+            "a fortnight ago": ("week", -2),
         },
+        rolling="(?:(?:in|over|during|within|for) )?the past|(?:in|over|during|within) the last",
         in_month="in|during|since|of|by|through|early|late|mid",
         joins="and|to|until|till|through|or",
+        seasons=("springs?|springtime", "summers?|summertime", "autumns?|falls?", "winters?|wintertime"),
+        other_day="the other (?:day|evening|night)",
         of="of",
         never="every|each|next|coming|all",
         few="a few|few|several|(?:a )?couple(?: of)?",
@@ -73,7 +85,7 @@ LANGUAGES = {
         this="diese[nrms]?",
         units={
             "day": "tag(?:e|en)?", "week": "wochen?", "weekend": "wochenendes?", "month": "monat(?:s|e|en)?",
-            "year": "jahr(?:es|e|en)?",
+            "quarter": "quartal(?:s|e|en)?", "year": "jahr(?:es|e|en)?",
         },
         fixed={
             "vorgestern": ("day", -2), "gestern": ("day", -1), "heute": ("day", 0), "vorletzten? woche": ("week", -2),
@@ -81,6 +93,8 @@ LANGUAGES = {
         },
         in_month="im|in|seit|vom|anfang|mitte|ende|des",
         joins="und|bis(?: zum)?|oder",
+        seasons=("fruhlings?|fruhjahrs?", "sommers?", "herbst(?:es)?", "winters?"),
+        other_day="neulich",
         never="jede[nrms]?|nachste[nrms]?|kommende[nrms]?",
         few="(?:ein )?paar|einigen?|wenigen?|mehreren?",
         numbers="eine?[nrm]?|1 zwei drei vier funf sechs sieben acht neun zehn",
@@ -90,7 +104,10 @@ LANGUAGES = {
         before="derniers?|dernieres?",
         after="derniere?s?|passee?s?|precedente?s?",
         this="cette|cet|ce",
-        units={"day": "jours?", "week": "semaines?", "weekend": "week-?ends?", "month": "mois", "year": "ans?|annees?"},
+        units={
+            "day": "jours?", "week": "semaines?", "weekend": "week-?ends?", "month": "mois",
+            "quarter": "trimestres?", "year": "ans?|annees?",
+        },
         fixed={
             "avant-hier": ("day", -2), "hier": ("day", -1), "aujourd'hui|ce (?:matin|soir)": ("day", 0),
             "ce week-?end": ("weekend", 0),
@@ -98,6 +115,8 @@ LANGUAGES = {
         },
         in_month="en|de|d'|depuis|mois de|mois d'|debut|fin|mi",
         joins="et|au|a|jusqu'au|ou|et le|au le",
+        seasons=("printemps", "etes?", "automnes?", "hivers?"),
+        other_day="l'autre jour",
         of="de",
         never="chaque|tous les|toutes les",
         never_after="prochaine?",
@@ -108,13 +127,18 @@ LANGUAGES = {
         before="ultim[oa]s?",
         after="pasad[oa]s?|anterior",
         this="est[ea]",
-        units={"day": "dias?", "week": "semanas?", "weekend": "fin(?:es)? de semana", "month": "mes(?:es)?", "year": "anos?"},
+        units={
+            "day": "dias?", "week": "semanas?", "weekend": "fin(?:es)? de semana", "month": "mes(?:es)?",
+            "quarter": "trimestres?", "year": "anos?",
+        },
         fixed={
             "anteayer|antes de ayer|antier": ("day", -2), "ayer|anoche": ("day", -1),
             "hoy|esta (?:manana|tarde|noche)": ("day", 0), "antepasada semana|semana antepasada": ("week", -2),
         },
         in_month="en|de|desde|a finales de|a principios de|mediados de",
         joins="y|al?|hasta(?: el)?|y el|o",
+        seasons=("primaveras?", "veranos?", "otonos?", "inviernos?"),
+        other_day="el otro dia",
         of="del?",
         never="cada|todos los|proximo|proxima",
         never_after="que viene|proximo|proxima",
@@ -127,11 +151,13 @@ LANGUAGES = {
         this="quest[oa]|quest'",
         units={
             "day": "giorn[oi]", "week": "settiman[ae]", "weekend": "fine settimana|week-?end", "month": "mes[ei]",
-            "year": "ann[oi]",
+            "quarter": "trimestr[ei]", "year": "ann[oi]",
         },
         fixed={"l'altro ieri|altroieri": ("day", -2), "ieri": ("day", -1), "oggi|stamattina|stasera|stamani": ("day", 0)},
         in_month="in|a|ad|di|da|dal|nel mese di|fine|inizio|meta",
         joins="e|al?|fino al?|o|e il",
+        seasons=("primavere?|primavera", "estat[ei]", "autunn[oi]", "invern[oi]"),
+        other_day="l'altro giorno",
         of="di|del",
         never="ogni|prossim[oa]",
         never_after="prossim[oa]",
@@ -142,10 +168,15 @@ LANGUAGES = {
         before="ultim[oa]s?",
         after="passad[oa]s?|anterior",
         this="(?:d|n)?est[ea]",
-        units={"day": "dias?", "week": "semanas?", "weekend": "(?:fim|final) de semana", "month": "mes(?:es)?", "year": "anos?"},
+        units={
+            "day": "dias?", "week": "semanas?", "weekend": "(?:fim|final) de semana", "month": "mes(?:es)?",
+            "quarter": "trimestres?", "year": "anos?",
+        },
         fixed={"anteontem": ("day", -2), "ontem": ("day", -1), "hoje": ("day", 0), "semana retrasada": ("week", -2)},
         in_month="em|de|desde|inicio de|fim de|meados de",
         joins="e|a|ao?|ate(?: o)?|e o|ou",
+        seasons=("primaveras?", "veroes|verao", "outonos?", "invernos?"),
+        other_day="(?:no )?outro dia",
         of="de|do",
         never="cada|toda|todas as|proxim[oa]",
         never_after="que vem|proxim[oa]",
@@ -156,13 +187,17 @@ LANGUAGES = {
         before="vorige?|afgelopen|laatste",
         after=NONE,
         this="deze|dit",
-        units={"day": "dag(?:en)?", "week": "week|weken", "weekend": "weekend", "month": "maand(?:en)?", "year": "jaar|jaren"},
+        units={
+            "day": "dag(?:en)?", "week": "week|weken", "weekend": "weekend", "month": "maand(?:en)?",
+            "quarter": "kwartaal|kwartalen", "year": "jaar|jaren",
+        },
         fixed={
             "eergisteren": ("day", -2), "gisteren|gisteravond": ("day", -1), "vandaag|vanochtend|vanmorgen|vanavond": ("day", 0),
             "(?:in|dit) het weekend": ("weekend", 0),
         },
         in_month="in|van|sinds|eind|begin|half",
         joins="en|tot(?: en met)?|t/m|of",
+        seasons=("voorjaar|lente", "zomer", "herfst|najaar", "winter"),
         never="elke|iedere|volgende|komende",
         few="(?:een )?paar|enkele",
         numbers="een twee drie vier vijf zes zeven acht negen tien",
@@ -182,6 +217,8 @@ LANGUAGES = {
         },
         in_month="i|sedan|under",
         joins="och|till|eller",
+        seasons=("varen", "sommaren", "hosten", "vintern"),
+        other_day="haromdagen",
         never="varje|nasta",
         few="nagra|ett par",
         numbers="en|ett tva tre fyra fem sex sju atta nio tio",
@@ -199,6 +236,7 @@ LANGUAGES = {
         fixed={"przedwczoraj": ("day", -2), "wczoraj": ("day", -1), "dzis|dzisiaj": ("day", 0)},
         in_month="we?|od|do",
         joins="i|do|a|lub",
+        seasons=(r"wiosn\w+", "lat(?:o|a|em)|lecie", r"jesien\w*|jesieni\w*", "zim(?:a|y|e|ie)"),
         never=r"kazd\w+|nastepn\w+|przyszl\w+",
         few="kilka|pare",
         numbers="jeden|jedna dwa|dwie trzy cztery piec szesc siedem osiem dziewiec dziesiec",
@@ -218,6 +256,8 @@ LANGUAGES = {
         fixed={"позавчера": ("day", -2), "вчера": ("day", -1), "сегодня": ("day", 0), "позапрошлой неделе": ("week", -2)},
         in_month="в|с|до|начале|конце|середине",
         joins="и|до|по|или",
+        seasons=(r"весн\w+", "лет(?:о|а|ом)", r"осен\w+", r"зим\w+"),
+        other_day="на днях",
         never=r"кажд\w+|следующ\w+",
         few="несколько|пару",
         numbers="один|одну два|две три четыре пять шесть семь восемь девять десять",
@@ -232,6 +272,8 @@ LANGUAGES = {
         fixed={"(?:onceki|evvelsi) gun": ("day", -2), "dun(?: gece)?": ("day", -1), "bugun|bu sabah|bu aksam": ("day", 0)},
         in_month="gecen",
         joins="ile|ve",
+        seasons=("(?:ilk)?bahar", "yaz", "sonbahar|guz", "kis"),
+        other_day="gecen gun",
         never="her|gelecek|onumuzdeki",
         few="birkac",
         numbers="bir iki uc dort bes alti yedi sekiz dokuz on",
@@ -332,7 +374,7 @@ def _cue_of(language: str) -> re.Pattern[str]:
     of months and weekdays.
     """
     it = LANGUAGES[language]
-    words = [*it.units.values(), *it.fixed]
+    words = [*it.units.values(), *it.fixed, *it.seasons, it.other_day]
     if it.month_end:
         words.append(
             f"(?:{'|'.join(name for name, _ in month_names(language, short=False))}){it.month_end}"

@@ -9,7 +9,7 @@ ONE_DAY, WEEK = timedelta(1), timedelta(7)
 
 
 def unit_range(unit: str, offset: int, now: datetime) -> Range:
-    """Return the day, week, weekend, month or year that lies `offset` units from now."""
+    """Return the day, week, weekend, month, quarter or year that lies `offset` units from now."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if unit == "day":
         begin = today + timedelta(offset)
@@ -25,10 +25,35 @@ def unit_range(unit: str, offset: int, now: datetime) -> Range:
         year, month = divmod(12 * today.year + today.month - 1 + offset, 12)
         begin = datetime(year, month + 1, 1, tzinfo=UTC)
         return begin, _next_month(begin)
+    if unit == "quarter":
+        year, quarter = divmod(4 * today.year + (today.month - 1) // 3 + offset, 4)
+        return quarter_of(datetime(year, 1, 1, tzinfo=UTC), quarter)
     return year_range(today.year + offset)
 
 
-FEW = {"day": 7, "week": 5, "weekend": 5, "month": 6, "year": 6}
+def quarter_of(year: datetime, number: int) -> Range:
+    """Return a quarter, from 0, of the year that begins then."""
+    begin = year.replace(month=3 * number + 1)
+    return begin, _next_month(begin + timedelta(62))
+
+
+def season_of(year: datetime, number: int) -> Range:
+    """Return spring, summer, autumn or winter, from 0, that begins in the year that begins then:
+    three whole months, those of the northern hemisphere.
+    """
+    begin = year.replace(month=3 * number + 3)
+    return begin, _next_month(begin + timedelta(62))
+
+
+def last_season(number: int, now: datetime, *, is_over: bool) -> Range:
+    """Return the last such season that has begun; that is over, if it has to be."""
+    begin, end = season_of(year_range(now.year)[0], number)
+    while (end if is_over else begin) > now:
+        begin, end = season_of(begin.replace(year=begin.year - 1, month=1), number)
+    return begin, end
+
+
+FEW = {"day": 7, "week": 5, "weekend": 5, "month": 6, "quarter": 4, "year": 6}
 """The most that "a few" of a unit are."""
 
 
@@ -41,8 +66,8 @@ def _next_month(begin: datetime) -> datetime:
 
 
 def since_range(unit: str, count: int, now: datetime) -> Range:
-    """Return the last `count` days, weeks, months or years, today included."""
-    days = {"day": 1, "week": 7, "weekend": 7, "month": 31, "year": 366}[unit]
+    """Return the last `count` days, weeks, months, quarters or years, today included."""
+    days = {"day": 1, "week": 7, "weekend": 7, "month": 31, "quarter": 92, "year": 366}[unit]
     return unit_range("day", -days * count, now)[0], now + ONE_DAY
 
 

@@ -17,9 +17,11 @@ from recollect_server.recall.dates.languages import (
 from recollect_server.recall.dates.ranges import (
     FEW,
     ONE_DAY,
+    WEEK,
     Range,
     calendar_range,
     few_range,
+    last_season,
     since_range,
     unit_range,
     weekday_range,
@@ -83,6 +85,7 @@ _SLASHED = re.compile(
     rf"(?<![\w./-])(?P<one>[0-3]?\d)(?P<sign>[/-])(?P<two>[0-3]?\d)(?P=sign){_YEAR}(?![\d/-])"
 )
 _ALONE = re.compile(rf"(?<![\w.,:/$€£¥₦₹#+-]){_YEAR}(?![\w%€$£]|[.,:/-]\d)")
+_THIS_SEASON = timedelta(300)  # after which "this summer" means the coming one
 _SINCE = re.compile(
     r"\b(?:since|seit|depuis|desde|dal|sinds|sedan)\s+(?:(?:the|dem|der|le|la|el|a|o)\s+)?$"
 )
@@ -186,7 +189,8 @@ def _number(text: str) -> int:
 class _LanguageForms:
     """The forms of one language, as regular expressions."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, *, southern: bool = False) -> None:
+        """`southern`: seasons are those of the southern hemisphere."""
         self._name = language
         self._language = it = LANGUAGES[language]
         self._months = dict(month_names(language, short=False))
@@ -228,6 +232,15 @@ class _LanguageForms:
                 lambda _m, now, _l, name=name, offset=offset: unit_range(name, offset, now),  # type: ignore[misc]
                 relative=True,
             )
+        season = "|".join(
+            f"(?P<s{(number + 2 * southern) % 4}>{words})"
+            for number, words in enumerate(it.seasons)
+        )
+        add(rf"(?:{it.before})\s+(?:{season})", self._last_season, relative=True)
+        add(rf"(?:{season})\s+(?:{it.after})", self._last_season, relative=True)
+        add(rf"(?:{it.this})\s*(?:{season})", self._this_season, relative=True)
+        add(rf"(?:{it.other_day})", lambda _m, now, _l: few_range("day", now), relative=True)
+        add(rf"(?:{it.rolling})\s+(?:{unit})(?!\s+of\s)", self._until_now, relative=True)
         add(rf"(?:{it.before})\s+{count}\s+(?:{unit})", self._last_some, relative=True)
         add(rf"{count}\s+(?:{it.before}|{it.after})\s+(?:{unit})", self._last_some, relative=True)
         add(rf"{count}\s+(?:{unit})\s+(?:{it.after})", self._last_some, relative=True)
@@ -270,6 +283,12 @@ class _LanguageForms:
             self._last_month,
             relative=True,
         )
+        if language == "en":
+            add(
+                rf"(?:the\s+)?(?P<weekday>{days})\s+before\s+last",
+                self._weekday_before_last,
+                relative=True,
+            )
         ends = rf"(?:{_DAY}\s*(?:-|–|{it.joins})\s*(?:{article}\s+)?)?"
         add(
             rf"{ends}{_UNTIL}{of}\s+(?P<month>{any_month})\.?(?:,?{of}\s+{_YEAR})?",
@@ -347,6 +366,21 @@ class _LanguageForms:
         unit = self._unit_of(it)
         return since_range(unit, FEW[unit], now)
 
+    def _until_now(self, it: re.Match[str], now: datetime, _last: datetime) -> Range | None:
+        unit = self._unit_of(it)
+        return None if unit in ("day", "weekend") else since_range(unit, 1, now)
+
+    def _last_season(self, it: re.Match[str], now: datetime, _last: datetime) -> Range:
+        return last_season(_season_of(it), now, is_over=True)
+
+    def _this_season(self, it: re.Match[str], now: datetime, _last: datetime) -> Range | None:
+        begin, end = last_season(_season_of(it), now, is_over=False)
+        return None if now - begin > _THIS_SEASON else (begin, end)  # else it is to come
+
+    def _weekday_before_last(self, it: re.Match[str], now: datetime, _last: datetime) -> Range:
+        begin, end = weekday_range(self._days[it["weekday"]], now, before=True)
+        return begin - WEEK, end - WEEK
+
     def _last_one(self, it: re.Match[str], now: datetime, _last: datetime) -> Range | None:
         unit = self._unit_of(it)
         return None if unit == "day" else unit_range(unit, -1, now)  # "the last day" of what?
@@ -388,6 +422,11 @@ class _LanguageForms:
         begin = calendar_range(year, month, int(first), last)[0]
         end = calendar_range(begin.year, month, int(until), last)[1]
         return (begin, end) if begin < end else None
+
+
+def _season_of(it: re.Match[str]) -> int:
+    """Return which season a match names, from 0: that of March to May and those behind it."""
+    return next(number for number in range(4) if it[f"s{number}"])
 
 
 def _since(before: str, span: Range, now: datetime) -> Range:

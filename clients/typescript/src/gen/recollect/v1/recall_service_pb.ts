@@ -45,10 +45,10 @@ export type SearchRequest = Message<"recollect.v1.SearchRequest"> & {
    * A date in the query becomes a range of time, and messages from that range rank higher; nothing
    * is left out for it (for that, see `date_range`). It is relative to the time of asking, or to
    * the end of `date_range` if that is earlier, in `time_zone`: "last week" is Monday to Sunday, and
-   * "in March" the last March that began. Days, weeks, weekends, months, years, parts of them
-   * ("early June", "the second week of January") and ranges are read in English, German, French,
-   * Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Russian, Turkish, Chinese, Japanese and
-   * Korean. Future dates ("next week") are ignored, and so are all dates of a text with more than 4
+   * "in March" the last March that began. Days, weeks, weekends, months, seasons, quarters, years,
+   * parts of them ("early June", "the second week of January") and ranges are read in English,
+   * German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Russian, Turkish, Chinese,
+   * Japanese and Korean. Future dates ("next week") are ignored, and so are all dates of a text with more than 4
    * of them. In a query of at most 150 characters the words of a relative date are not searched for.
    *
    * @generated from field: string query = 1;
