@@ -284,6 +284,26 @@ def test_rekeying_names_a_damaged_backup_and_goes_on_with_the_others(
     assert paths[3].read_bytes() == damaged
 
 
+def test_rekeying_reaches_backups_with_names_of_their_own_and_those_of_some_spaces(
+    server: RunningServer, filled: list[str], tmp_path: Path, key_file: Path
+) -> None:
+    folder = tmp_path / "backups"
+    flags = ("--backup-dir", folder, "--backup-key-file", key_file)
+    named = folder / "before the move"
+    for chosen in (("--space", "default"), (named,)):
+        assert on(server, "backup", *chosen, *flags).exit_code == 0
+    times = {it.path: it.time for it in BackupFolder(folder).listed()}
+    assert len(times) == 2
+    assert BackupFolder(folder).stored() == []
+    assert run("backups", "new-key", key_file).exit_code == 0
+    assert run("backups", "rekey", *flags).exit_code == 0
+    new = keys_of(key_file).first
+    assert {it.path: it.time for it in BackupFolder(folder).listed()} == times
+    alone = {"RECOLLECT_BACKUP_KEY": new.text}
+    verified = run("backups", "verify", "--backup-dir", folder, env=alone)
+    assert (verified.exit_code, verified.stdout.count("good")) == (0, 2)
+
+
 def test_rekeying_beside_another_one_never_puts_its_half_in_place(
     written: tuple[Path, EncryptionKey, bytes],
 ) -> None:

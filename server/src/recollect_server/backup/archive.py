@@ -126,8 +126,8 @@ def members(path: Path, keys: Keyring | None) -> Iterator[tuple[str, IO[bytes]]]
 
 
 def encrypt_anew(path: Path, keys: Keyring) -> bool:
-    """Encrypt an archive with the first of the keys, unless it is. Return whether it was not. A
-    kill leaves the old one or the new one. Raises ArchiveError, NoKey, OSError.
+    """Encrypt an archive with the first of the keys, unless it is. Return whether it was not. It
+    stays as old as it was. A kill leaves the old one or the new one. Raises ArchiveError, NoKey, OSError.
     """
     if key_id_of(path) == keys.first.id:
         with suppress(FileNotFoundError):
@@ -144,6 +144,8 @@ def encrypt_anew(path: Path, keys: Keyring) -> bool:
                 while data := stream.read(_CHUNK):
                     encrypting.write(data)
                 encrypting.end()
+                old = os.fstat(file.fileno())
+                os.utime(handle, ns=(old.st_atime_ns, old.st_mtime_ns))
                 os.fsync(handle)
             except BaseException:
                 part.unlink(missing_ok=True)

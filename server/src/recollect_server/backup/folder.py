@@ -152,7 +152,8 @@ class BackupFolder:
                         shutil.rmtree(path)
 
     def encrypt_anew(self, progress: Progress = no_progress) -> Rekeyed:
-        """Encrypt all encrypted backups with the first of the keys. What a kill interrupts, the
+        """Encrypt all encrypted backups with the first of the keys, whatever their names: with the
+        old key nobody could read those that were left out once it is thrown away. What a kill interrupts, the
         next call ends; a damaged one, or one whose key is missing, is named and left as it is.
         Raises NoKey if there is no key at all; OSError.
         """
@@ -161,7 +162,7 @@ class BackupFolder:
                 "there is no key to encrypt with: name a file of keys with --backup-key-file, or set"
                 " RECOLLECT_BACKUP_KEY"
             )
-        encrypted = [it for it in self.stored() if it.key_id is not None]
+        encrypted = [it for it in self.listed() if it.key_id is not None]
         result = Rekeyed()
         for number, backup in enumerate(encrypted):
             progress(number, len(encrypted))

@@ -72,8 +72,8 @@ def _with_folder(command: Callable[..., None]) -> Callable[..., None]:
 @click.group(cls=Commands)
 def backups() -> None:
     """Look after the backups in a folder, which `recollect-server backup` and the call Backup make.
-    All are listed and verified; the other commands leave those without a time in their name, and
-    those of some spaces, alone.
+    All are listed, verified and encrypted anew; the other commands leave those without a time in
+    their name, and those of some spaces, alone.
     """
 
 
@@ -238,7 +238,7 @@ def prune(folder: BackupFolder, settings: Settings, *, dry_run: bool, **_: Any) 
 @backups.command()
 @_with_folder
 def rekey(folder: BackupFolder, **_: Any) -> None:
-    """Encrypt all encrypted backups with the first of the keys.
+    """Encrypt all encrypted backups of the folder with the first of the keys.
 
     Each is read with the key that it has, written beside itself, and exchanged when the new one is
     durable. A command that was interrupted is repeated, and goes on. Exits with 1 if one cannot be
