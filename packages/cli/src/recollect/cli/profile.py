@@ -40,7 +40,7 @@ def list_(shell: Shell, as_of: datetime | None) -> None:
         out.print(one_line(it.text, "bold"))
         out.print(
             one_line(
-                f"  {it.kind.value}, said {local(it.time)}{sender}, from {it.conversation_id}"
+                f"{it.kind.value}, said {local(it.time)}{sender}, from {it.conversation_id}"
                 f" {it.sequence} {it.start}",
                 "dim",
             )
