@@ -1,4 +1,4 @@
-"""What is known of the user, on the command line: listed, as of a moment, and taken away."""
+"""The profile on the command line: listed, as of a moment, and a statement of it taken away."""
 
 import pytest
 from recollect import Client, Message
