@@ -11,7 +11,7 @@ import pytest
 from recollect import Client, Message
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.kernel.compare import comparison
-from recollect_server.kernel.domain.conversation import ConversationUnindexed
+from recollect_server.kernel.domain.conversation import AnchorSet, ConversationUnindexed
 from recollect_server.kernel.domain.errors import IndexUnavailable
 from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.erase.deletion import DELETE_ANCHORS
@@ -28,6 +28,7 @@ from ulid import ULID
 from tests.administration.test_verification import verified
 from tests.channels.conftest import Post
 from tests.conftest import Start
+from tests.context.conftest import built
 from tests.database.conftest import Replicas, index_files, said
 from tests.external.conftest import Meet, Watch
 from tests.postgres import Postgres
@@ -56,6 +57,20 @@ def test_a_delete_leaves_no_word_on_any_server_or_in_the_database(
         until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
     assert two.get(other).message_count == 1
     assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_an_anchor_goes_from_contexts_of_every_server_with_the_conversation_that_it_was_found_in(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.conversation_of("I moved to Porto.")
+    spaces = [it.app.spaces.open_now()[0]._space for it in replicas.servers]
+    with spaces[0].writing(name) as state:
+        spaces[0].append(state, [AnchorSet("city", "Porto", 0.9, 2, spaces[0].clock())])
+    assert [it.value for it in built(two, "", "Hello").anchors] == ["Porto"]
+    monkeypatch.setattr(spaces[1].deletions, "finish_interrupted", lambda *_: True)
+    one.delete(name, anchors=DELETE_ANCHORS)
+    assert list(built(two, "", "Hello").anchors) == []
 
 
 def test_a_communication_that_is_deleted_is_gone_from_every_server_and_the_database(

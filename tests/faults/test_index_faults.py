@@ -15,7 +15,9 @@ import apsw
 import grpc
 import pytest
 import structlog
+from recollect_server.kernel.domain.conversation import AnchorSet
 from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.erase.deletion import DELETE_ANCHORS
 from recollect_server.kernel.index import file, migrations
 from recollect_server.kernel.index.checking import state_of
 from recollect_server.kernel.index.file import Readers
@@ -26,6 +28,7 @@ from recollect_server.run.features import FEATURES
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start
+from tests.context.conftest import built
 from tests.server.conftest import (
     Connect,
     Service,
@@ -411,3 +414,25 @@ def test_a_conversation_that_is_deleted_while_the_index_is_made_anew_is_not_in_t
     assert [it.id for it in service.pages()[0]] == [other]
     assert files_with(server.data_dir, "secretword") == []
     assert service.delete(gone, request_id="d1").removed
+
+
+def test_an_anchor_goes_with_a_conversation_that_is_deleted_while_the_index_is_made_anew(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, answers = service.conversation_of("I moved."), list[list[str]]()
+    space = server.app.spaces.open_now()[0]._space
+    with space.writing(name) as state:
+        space.append(state, [AnchorSet("city", "Porto", 0.9, 2, space.clock())])
+
+    def delete() -> None:
+        with suppress(grpc.RpcError):
+            service.delete(name, anchors=DELETE_ANCHORS)
+
+    def look(*_: object) -> None:
+        answers.append([it.value for it in built(service, "", "Hello").anchors])
+
+    space.subscribe(IndexReplaced, look)
+    with made_anew(server, monkeypatch, delete):
+        pass
+    look()
+    assert answers == [["Porto"], []]
