@@ -403,17 +403,17 @@ def made_anew(
 def test_a_conversation_that_is_deleted_while_the_index_is_made_anew_is_not_in_the_new_one(
     service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone, other = service.conversation_of("secretword and more"), service.conversation_of("zebra")
+    name, other = service.conversation_of("secretword and more"), service.conversation_of("zebra")
 
     def delete() -> None:
         with suppress(grpc.RpcError):  # it is durable, and ends with the new index
-            service.delete(gone, request_id="d1")
+            service.delete(name, request_id="d1")
 
     with made_anew(server, monkeypatch, delete):
         pass
     assert [it.id for it in service.pages()[0]] == [other]
     assert files_with(server.data_dir, "secretword") == []
-    assert service.delete(gone, request_id="d1").removed
+    assert service.delete(name, request_id="d1").removed
 
 
 def test_an_anchor_goes_with_a_conversation_that_is_deleted_while_the_index_is_made_anew(

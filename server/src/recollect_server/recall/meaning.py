@@ -168,7 +168,7 @@ class Meaning:
         self._store: VectorStore | None = None
         self.copy: Copy | None = None
         self._hidden: list[Callable[[Copy], None]] | None = None
-        """What was taken out of the copies since another one is being loaded; None: none is."""
+        """Removals from the copies since another one is being loaded; None: none is."""
         self.reason = "the embedding model is not loaded yet"
         self.failure = ""
         """Reason why nothing more is embedded; empty if there is none."""
