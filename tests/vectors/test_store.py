@@ -190,12 +190,12 @@ def test_a_closed_store_refuses_and_closes_again(store: VectorStore) -> None:
 def test_a_version_of_statements_is_never_that_of_statements_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[tuple[int, int]] = []
+    noted: list[tuple[int, int]] = []
     store: VectorStore | None = None
 
     def look() -> None:
         if store is not None:
-            seen.append((store.statements_version, len(store.stated())))
+            noted.append((store.statements_version, len(store.stated())))
 
     def look_before_commits(connection: apsw.Connection) -> None:
         def hook() -> bool:
@@ -217,6 +217,6 @@ def test_a_version_of_statements_is_never_that_of_statements_before(
     look()
     store.drop_statements(model)
     look()
-    assert {stated for _, stated in seen} == {0, 1, 2}
-    assert len({version for version, _ in seen}) == len({*seen})
+    assert {stated for _, stated in noted} == {0, 1, 2}
+    assert len({version for version, _ in noted}) == len({*noted})
     store.close()
