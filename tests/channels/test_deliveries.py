@@ -242,7 +242,7 @@ def test_a_contact_whose_conversation_is_deleted_meanwhile_begins_a_new_one(post
         assert len(post.listed(pinned=True).conversations) == 1
 
 
-@pytest.mark.one_server
+@pytest.mark.one_server  # an append follows the other server after a quarter of a second only
 def test_a_repeat_beside_a_redaction_leaves_no_text_for_the_next_one(
     post: Post, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ from tests.database.conftest import Replicas, said
 from tests.logs.proxy import proxied
 from tests.postgres import Postgres
 from tests.server.conftest import Service, agent, at_once, code_of, failure_of, user
+from tests.server.test_redact import redact
 from tests.waiting import until
 
 
@@ -91,6 +92,21 @@ def test_a_change_that_is_noticed_while_another_one_is_taken_in_is_not_dropped(
         assert not store.behind
     one = replicas.servers[0].app.spaces.open_now()[0].service(External)._store
     assert store.find(name).lines == one.find(name).lines
+
+
+def test_a_message_joins_the_conversation_that_another_server_began_and_redacted_at_its_place(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    one.own("whatsapp", ALEX)
+    first = home(one.whatsapp("zebra"))
+    space = replicas.servers[0].app.spaces.open_now()[0]._space
+    monkeypatch.setattr(space, "follow", lambda: None)  # as its job does every second
+    two.whatsapp("/new")
+    new = home(two.whatsapp("secretword"))
+    assert new != first
+    redact(two, new, sequence=two.load(new).messages[-1].sequence)
+    assert home(one.whatsapp("lemon")) == home(two.whatsapp("apricot")) == new
 
 
 def test_an_owner_is_no_stranger_while_the_owners_are_read_anew(
