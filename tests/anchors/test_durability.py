@@ -144,12 +144,12 @@ def test_a_request_is_not_free_while_the_file_is_read_anew(
     ledger.reload()
     ledger.append(Entry(AnchorSet("city", "Ghent", 1.0, 0, 1), Stamp("r1", "hash")))
 
-    class Log:
+    class LookingLog:
         """Looks at the ledger whenever a line of it is damaged."""
 
         def warning(self, _: str, **__: object) -> None:
             answers.append(ledger.request("r1") is not None)
 
-    monkeypatch.setattr(log, "log", Log())
+    monkeypatch.setattr(log, "log", LookingLog())
     ledger.reload()
     assert answers == [True]
