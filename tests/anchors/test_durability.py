@@ -2,9 +2,16 @@
 look after the folder.
 """
 
+from pathlib import Path
+
 import apsw
+import pytest
+from recollect_server.anchors import log
+from recollect_server.anchors.log import AnchorLedger
 from recollect_server.kernel.domain.conversation import AnchorSet
-from recollect_server.kernel.log.lines import Entry, encode
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.lines import Entry, Stamp, encode
+from recollect_server.kernel.log.store import ANCHORS, START
 
 from tests.anchors.conftest import forget_anchor, found, set_anchor, values
 from tests.conftest import MovableClock, RunningServer, Start
@@ -125,3 +132,24 @@ def test_a_backup_brings_the_anchors_back(
     assert run("restore", beside / "copy", "--data-dir", target).exit_code == 0
     assert values(connect(start_server(data_dir=target))) == [("name", "Alex")]
     assert run("restore", beside / "copy", "--data-dir", target).exit_code == 1
+
+
+def test_a_request_is_not_free_while_the_file_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FolderStore.of(tmp_path, "default")
+    store.create()
+    ledger, answers = AnchorLedger(store), list[bool]()
+    store.append(ANCHORS, START, [b"damaged\n"])
+    ledger.reload()
+    ledger.append(Entry(AnchorSet("city", "Ghent", 1.0, 0, 1), Stamp("r1", "hash")))
+
+    class LookingLog:
+        """Looks at the ledger whenever a line of it is damaged."""
+
+        def warning(self, _: str, **__: object) -> None:
+            answers.append(ledger.request("r1") is not None)
+
+    monkeypatch.setattr(log, "log", LookingLog())
+    ledger.reload()
+    assert answers == [True]

@@ -1,10 +1,11 @@
 """Deliveries that come twice, at once, or after a delete: stored once and answered alike."""
 
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 import pytest
-from recollect_server.kernel.log.lines import seal, unseal
+from recollect_server.kernel.log.lines import Line, seal, unseal
 
 from tests.channels.conftest import (
     ALEX,
@@ -17,8 +18,9 @@ from tests.channels.conftest import (
     home,
     reply,
 )
-from tests.conftest import MovableClock, Start
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import at_once, delete_index, files_with, kept_by, moment
+from tests.server.test_redact import redact
 
 
 def test_a_provider_delivers_a_message_three_times(post: Post, clock: MovableClock) -> None:
@@ -238,3 +240,26 @@ def test_a_contact_whose_conversation_is_deleted_meanwhile_begins_a_new_one(post
         assert old not in post.everything()
         assert home(post.whatsapp("Still there?")) in {*homes, *post.everything()}
         assert len(post.listed(pinned=True).conversations) == 1
+
+
+@pytest.mark.one_server  # an append follows the other server after a quarter of a second only
+def test_a_repeat_beside_a_redaction_leaves_no_text_for_the_next_one(
+    post: Post, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ("Please book a table at Florbtangle", "For two", "At eight")
+    for at, text in enumerate(texts):
+        name = home(post.web(text, delivery=f"w-{at}"))
+    store = server.app.spaces.open_now()[0]._space.store
+    read = store.read
+
+    def read_and_redact(*of: Any) -> Iterator[Line]:
+        monkeypatch.undo()
+        lines = list(read(*of))
+        redact(post, name, sequence=2)
+        return iter(lines)
+
+    monkeypatch.setattr(store, "read", read_and_redact)
+    post.web(texts[0], delivery="w-0")
+    again = post.web(texts[1], delivery="w-1")
+    assert again.duplicate
+    assert "Florbtangle" not in str(again)

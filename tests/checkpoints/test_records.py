@@ -3,7 +3,9 @@
 import base64
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recollect import (
@@ -19,6 +21,7 @@ from recollect_server.access.token import Grant, scopes_of
 from recollect_server.access.token_log import TokenLedger
 from recollect_server.access.tokens import Tokens
 from recollect_server.checkpoints.checkpoint import log_of
+from recollect_server.checkpoints.service import Checkpoints, Put
 from recollect_server.kernel.log.folder import FolderStore
 from recollect_server.kernel.log.lines import Place
 
@@ -315,3 +318,29 @@ def test_a_space_with_threads_alone_is_kept(server: RunningServer, start_server:
     server.stop()
     with Client(start_server().target, space="sam") as again:
         assert values(again, "alex") == {"a": "1"}
+
+
+@pytest.mark.parametrize("changed", [log_of("alex"), ""], ids=["it", "any log"])
+@pytest.mark.parametrize("step", ["length", "append"])
+def test_a_thread_is_read_anew_that_another_process_wrote_to_while_it_was_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, changed: str
+) -> None:
+    store, other = (FolderStore.of(tmp_path, "default") for _ in range(2))
+    here, elsewhere = (Checkpoints(it, lambda _: nullcontext(), lambda: 1) for it in (store, other))
+    elsewhere.put("alex", [Put("a", b"1")], "")
+    act = getattr(store, step)
+
+    def be_overtaken(*of: Any) -> Any:
+        monkeypatch.undo()
+        done = act(*of)
+        elsewhere.changed(log_of("alex"))
+        elsewhere.put("alex", [Put("b", b"2")], "")
+        here.changed(changed)
+        return done
+
+    monkeypatch.setattr(store, step, be_overtaken)
+    if step == "append":
+        here.put("alex", [Put("a", b"3")], "")
+    else:
+        here.get("alex", ["a"])
+    assert [key for key, _ in here.listed("alex", "", "", 9).records] == ["a", "b"]

@@ -14,6 +14,9 @@ from recollect.v1 import context_pb2
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.context_pb2 import ProfileStatement
+from recollect_server.kernel.index.index import Index
+from recollect_server.recall.embedding.statements import StatementFinder
+from recollect_server.recall.embedding.texts import Text, TextReader
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.context.conftest import built
@@ -169,6 +172,28 @@ def test_a_statement_left_out_is_there_once_the_same_message_is_said_again(
     there = service.conversation_of(home)  # its vectors and statements are known already
     until(lambda: [it.conversation_id for it in profile(service)] == [there])
     assert texts(service) == [home]
+
+
+def test_a_statement_is_there_though_a_conversation_with_the_same_message_is_deleted_just_then(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, other = "I live in Porto.", "I am allergic to peanuts."
+    find_some, at = StatementFinder.find_some, TextReader.at
+    monkeypatch.setattr(StatementFinder, "find_some", lambda *_: False)
+    for _ in range(2):
+        service.conversation_of(home)
+    until_embedded(service, server)
+
+    def delete_and_read(self: TextReader, index: Index, name: str, line: int) -> Text | None:
+        monkeypatch.undo()
+        service.delete(name)
+        return at(self, index, name, line)
+
+    monkeypatch.setattr(TextReader, "at", delete_and_read)
+    monkeypatch.setattr(StatementFinder, "find_some", find_some)
+    service.conversation_of(other)
+    know(service, server, other)
+    assert {*texts(service)} == {home, other}
 
 
 def test_the_profile_of_a_moment_has_what_was_said_until_then(

@@ -10,8 +10,9 @@ import grpc
 import pytest
 from recollect import Client, Message
 from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.channels import deliveries as delivering
 from recollect_server.kernel.compare import comparison
-from recollect_server.kernel.domain.conversation import ConversationUnindexed
+from recollect_server.kernel.domain.conversation import AnchorSet, ConversationUnindexed
 from recollect_server.kernel.domain.errors import IndexUnavailable
 from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.erase.deletion import DELETE_ANCHORS
@@ -20,14 +21,16 @@ from recollect_server.kernel.erase.unindexing import bring_back_part, take_out_p
 from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.store import LogStore, LogUnavailable, Version
+from recollect_server.people import received
 from recollect_server.postgres.store import PostgresStore
 from recollect_server.retention.service import Retention
 from recollect_server.run.jobs import of_space
 from ulid import ULID
 
 from tests.administration.test_verification import verified
-from tests.channels.conftest import Post
+from tests.channels.conftest import ALEX, Post, here
 from tests.conftest import Start
+from tests.context.conftest import built
 from tests.database.conftest import Replicas, index_files, said
 from tests.external.conftest import Meet, Watch
 from tests.postgres import Postgres
@@ -56,6 +59,20 @@ def test_a_delete_leaves_no_word_on_any_server_or_in_the_database(
         until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
     assert two.get(other).message_count == 1
     assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_an_anchor_goes_from_contexts_of_every_server_with_the_conversation_that_it_was_found_in(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.conversation_of("I moved to Porto.")
+    spaces = [it.app.spaces.open_now()[0]._space for it in replicas.servers]
+    with spaces[0].writing(name) as state:
+        spaces[0].append(state, [AnchorSet("city", "Porto", 0.9, 2, spaces[0].clock())])
+    assert [it.value for it in built(two, "", "Hello").anchors] == ["Porto"]
+    monkeypatch.setattr(spaces[1].deletions, "finish_interrupted", lambda *_: True)
+    one.delete(name, anchors=DELETE_ANCHORS)
+    assert list(built(two, "", "Hello").anchors) == []
 
 
 def test_a_communication_that_is_deleted_is_gone_from_every_server_and_the_database(
@@ -108,6 +125,35 @@ def test_a_communication_that_another_server_began_to_delete_is_not_begun_anew(
         again = server.write("secretword", delivered="w-1")
         assert (again.duplicate, again.communication.id) == (True, "")
         assert server.listed() == []
+
+
+def test_what_one_server_forgets_while_another_one_does_is_delivered_again_to_neither(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    one.own("whatsapp", ALEX)
+    one.own("discord", "77")
+    first = here(one.whatsapp("secretword", delivery="w-1")).id
+    other = here(one.discord("more of it", delivery="d-1", dm_user_id="77")).id
+    assert {it.id for it in two.pages()[0]} == {first, other}
+    space = replicas.servers[0].app.spaces.open_now()[0]._space
+    forget = received.forget_deliveries
+
+    def forget_beside(*of: Any) -> Any:
+        """Let the other server forget something right behind what this one wrote."""
+        monkeypatch.setattr(delivering, "forget_deliveries", forget)
+        done = forget(*of)
+        two.delete(other)
+        return done
+
+    monkeypatch.setattr(delivering, "forget_deliveries", forget_beside)
+    with monkeypatch.context() as late:
+        late.setattr(space.deletions, "finish_interrupted", lambda *_: True)
+        one.delete(first)
+        for server in (one, two):
+            assert server.discord("more of it", delivery="d-1", dm_user_id="77").duplicate
+            assert server.whatsapp("secretword", delivery="w-1").duplicate
+    assert one.pages()[0] == []
 
 
 def test_a_delete_that_is_repeated_on_another_server_is_answered_with_its_receipt(

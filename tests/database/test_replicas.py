@@ -21,15 +21,17 @@ from recollect_server.kernel.space import following
 from recollect_server.people.communication import Trust, TrustSet
 from recollect_server.people.communication_service import External
 from recollect_server.people.communication_stream import LiveCommunications
+from recollect_server.people.identities import Identities, Identity, People
 from recollect_server.postgres.store import PostgresStore
 
 from tests.administration.test_verification import verified
-from tests.channels.conftest import ALEX, STRANGER, Post, home
+from tests.channels.conftest import ALEX, SAM, STRANGER, Post, home
 from tests.conftest import Start
 from tests.database.conftest import Replicas, said
 from tests.logs.proxy import proxied
 from tests.postgres import Postgres
 from tests.server.conftest import Service, agent, at_once, code_of, failure_of, user
+from tests.server.test_redact import redact
 from tests.waiting import until
 
 
@@ -90,6 +92,39 @@ def test_a_change_that_is_noticed_while_another_one_is_taken_in_is_not_dropped(
         assert not store.behind
     one = replicas.servers[0].app.spaces.open_now()[0].service(External)._store
     assert store.find(name).lines == one.find(name).lines
+
+
+def test_a_message_joins_the_conversation_that_another_server_began_and_redacted_at_its_place(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    one.own("whatsapp", ALEX)
+    first = home(one.whatsapp("zebra"))
+    space = replicas.servers[0].app.spaces.open_now()[0]._space
+    monkeypatch.setattr(space, "follow", lambda: None)  # as its job does every second
+    two.whatsapp("/new")
+    new = home(two.whatsapp("secretword"))
+    assert new != first
+    redact(two, new, sequence=two.load(new).messages[-1].sequence)
+    assert home(one.whatsapp("lemon")) == home(two.whatsapp("apricot")) == new
+
+
+def test_an_owner_is_no_stranger_while_the_owners_are_read_anew(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas.one.own("whatsapp", ALEX)
+    (owner,) = replicas.two.identities()
+    owners = replicas.servers[1].app.spaces.open_now()[0].service(Identities)
+    add, answers = People.add, set[bool]()
+
+    def look_and_add(self: People, identity: Identity) -> Identity:
+        answers.add(owners.is_owner(*owner[:2]))
+        return add(self, identity)
+
+    monkeypatch.setattr(People, "add", look_and_add)
+    replicas.one.own("whatsapp", SAM, request_id="r1")
+    assert len(replicas.two.identities()) == 2
+    assert answers == {True}
 
 
 def test_a_log_that_cannot_be_read_keeps_no_other_change_from_being_taken_in(

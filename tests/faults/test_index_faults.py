@@ -6,8 +6,8 @@ import itertools
 import operator
 import threading
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -15,17 +15,30 @@ import apsw
 import grpc
 import pytest
 import structlog
+from recollect_server.kernel.domain.conversation import AnchorSet
 from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.erase.deletion import DELETE_ANCHORS
 from recollect_server.kernel.index import file, migrations
 from recollect_server.kernel.index.checking import state_of
 from recollect_server.kernel.index.file import Readers
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.writer import Writer
+from recollect_server.kernel.space.events import IndexReplaced
 from recollect_server.run.features import FEATURES
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import Connect, Service, answers, at_once, code_of, transcript, user
+from tests.context.conftest import built
+from tests.server.conftest import (
+    Connect,
+    Service,
+    answers,
+    at_once,
+    code_of,
+    files_with,
+    transcript,
+    user,
+)
 from tests.waiting import until
 
 QUERIES = ["zebra", "giraffe", "nothing"]
@@ -362,3 +375,64 @@ def test_an_index_that_is_condemned_is_known_as_wrong_after_a_kill(tmp_path: Pat
     state = state_of(tmp_path)  # what another process reads in the file, as the next start does
     assert state.problem == "to be made anew at the next start: it has words of nobody"
     index.close()
+
+
+@contextmanager
+def made_anew(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]
+) -> Iterator[None]:
+    """Have the index made anew for the block, and do something in it once the new one has all of
+    the logs, and is not used yet.
+    """
+    space = server.app.spaces.open_now()[0]._space
+    before, settle, ended = space.index, Index.settle, threading.Event()
+
+    def settle_and_act(index: Index) -> None:
+        monkeypatch.undo()
+        settle(index)
+        act()
+
+    monkeypatch.setattr(Index, "settle", settle_and_act)
+    space.subscribe(IndexReplaced, lambda _: ended.set())
+    before.condemn("a page of it is damaged")
+    assert ended.wait()
+    yield
+    until(lambda: space.upkeep.repair(lambda: False))
+
+
+def test_a_conversation_that_is_deleted_while_the_index_is_made_anew_is_not_in_the_new_one(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, other = service.conversation_of("secretword and more"), service.conversation_of("zebra")
+
+    def delete() -> None:
+        with suppress(grpc.RpcError):  # it is durable, and ends with the new index
+            service.delete(name, request_id="d1")
+
+    with made_anew(server, monkeypatch, delete):
+        pass
+    assert [it.id for it in service.pages()[0]] == [other]
+    assert files_with(server.data_dir, "secretword") == []
+    assert service.delete(name, request_id="d1").removed
+
+
+def test_an_anchor_goes_with_a_conversation_that_is_deleted_while_the_index_is_made_anew(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, answers = service.conversation_of("I moved."), list[list[str]]()
+    space = server.app.spaces.open_now()[0]._space
+    with space.writing(name) as state:
+        space.append(state, [AnchorSet("city", "Porto", 0.9, 2, space.clock())])
+
+    def delete() -> None:
+        with suppress(grpc.RpcError):
+            service.delete(name, anchors=DELETE_ANCHORS)
+
+    def look(*_: object) -> None:
+        answers.append([it.value for it in built(service, "", "Hello").anchors])
+
+    space.subscribe(IndexReplaced, look)
+    with made_anew(server, monkeypatch, delete):
+        pass
+    look()
+    assert answers == [["Porto"], []]

@@ -32,7 +32,7 @@ from recollect_server.recall.model.weights import (
     shipped,
 )
 from recollect_server.recall.vectors import checking as vector_checking
-from recollect_server.recall.vectors.file import NAME
+from recollect_server.recall.vectors.file import NAME, VectorsUnavailable
 from recollect_server.recall.vectors.store import EmbeddedText, VectorStore, hash_of
 from recollect_server.run.commands import commands
 from recollect_server.run.folder import CannotStart
@@ -43,6 +43,7 @@ from structlog.testing import capture_logs
 from tests.at_rest import INDEX
 from tests.conftest import Start
 from tests.server.conftest import Connect, Service, answers
+from tests.server.test_redact import redact
 from tests.waiting import until, until_embedded
 
 KEYWORD = ["keyword_messages", "keyword_conversations"]
@@ -399,3 +400,37 @@ def test_verify_and_stats_look_at_the_vectors(start_server: Start, connect: Conn
     result = CliRunner().invoke(commands, ["verify", *arguments])
     assert result.exit_code == 1
     assert f"{kyoto}: vectors.db has another text than line 2" in result.output
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["", "and their file refuses to forget it"])
+def test_a_message_that_is_redacted_while_the_vectors_are_loaded_is_not_found_by_its_meaning(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, refuses: bool
+) -> None:
+    server = start_server(embedder="onnx")
+    service, spaces = connect(server), server.app.spaces
+    kyoto = service.conversation_of(KYOTO)
+    until_embedded(service, server)
+    assert service.found(QUESTION) == [kyoto]
+    load = Meaning.load
+
+    def load_and_redact(self: Meaning, *of: Any) -> Copy:
+        monkeypatch.undo()
+        copy = load(self, *of)
+        if refuses:
+            monkeypatch.setattr(VectorStore, "forget_lines", refuse)
+        redact(service, kyoto, sequence=2)
+        return copy
+
+    def refuse(*_: object) -> int:
+        raise VectorsUnavailable("the disk refuses")
+
+    monkeypatch.setattr(Meaning, "load", load_and_redact)
+
+    def rests() -> bool:
+        spaces.rest("default")  # refused while a job is at work in it
+        return not spaces.open_now()
+
+    until(rests)
+    service.listed()  # which opens the files again
+    until_embedded(service, server)
+    assert service.found(QUESTION) == []

@@ -351,8 +351,9 @@ def test_messages_that_deletes_forget_meanwhile_are_no_contradiction(
     ledger, index = forgotten_ledger(FolderStore(server.folder)), space.index
 
     def forget(number: int) -> None:
-        forget_deliveries(ledger, [f"{number:024}"])
-        routing_of(index).forget_deliveries([f"{number:024}"], ledger.size())
+        routing, hashes = routing_of(index), [f"{number:024}"]
+        size = forget_deliveries(ledger, hashes, routing.forgotten_bytes())
+        routing.forget_deliveries(hashes, size)
 
     def forgotten(*arguments: Any) -> list[str]:
         hashes = list(read(*arguments))

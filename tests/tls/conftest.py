@@ -37,10 +37,13 @@ class Authority:
     def pem(self) -> bytes:
         return self._ca.cert_pem.bytes()
 
-    def issue(self, *names: str, expired: bool = False) -> trustme.LeafCert:
+    def issue(
+        self, *names: str, expired: bool = False, begins: datetime | None = None
+    ) -> trustme.LeafCert:
         """Sign a certificate for hosts."""
         yesterday = datetime.now(UTC) - timedelta(days=1)
-        return self._ca.issue_cert(*names, not_after=yesterday if expired else None)
+        ends = yesterday if expired else None
+        return self._ca.issue_cert(*names, not_before=begins, not_after=ends)
 
 
 Write = Callable[..., Files]

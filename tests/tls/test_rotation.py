@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,15 @@ def test_files_that_cannot_be_used_keep_the_one_before_and_are_logged_once_by_pa
     ]
     taken = [line["path"] for line in lines if line["event"] == "certificate_in_force"]
     assert taken == [str(files.certificate)] * 2
+
+
+def test_a_certificate_that_is_not_valid_yet_is_shown_once_it_is(
+    files: Files, authority: Authority, write: Write
+) -> None:
+    certificates = Certificates(TlsFiles(files.certificate, files.key))
+    before = certificates.refreshed()
+    soon = datetime.now(UTC) + timedelta(seconds=2)
+    write(authority.issue("localhost", begins=soon))
+    assert certificates.refreshed() is before
+    until(lambda: certificates.refreshed() is not before)
+    assert datetime.now(UTC) >= soon.replace(microsecond=0)

@@ -45,8 +45,6 @@ class AnchorLedger:
         self._store = store
         self._lines: list[Line] = []
         self._requests: dict[str, Entry] = {}
-        self.request = self._requests.get
-        """Returns the line that a request wrote."""
         self._read()
 
     @property
@@ -54,6 +52,10 @@ class AnchorLedger:
         """Return what its lines say, in order."""
         with self.lock:
             return [line.entry for line in self._lines if line.entry]
+
+    def request(self, request_id: str) -> Entry | None:
+        """Return the line that a request wrote. It waits for nobody who holds the lock."""
+        return self._requests.get(request_id)
 
     def forgotten(self) -> dict[str, int]:
         """Return up to when what was found for a key does not count, by key."""
@@ -76,7 +78,9 @@ class AnchorLedger:
             except LogConflict:
                 self._read()  # something else wrote to it: the next call knows what
                 raise
-            self._take(lines[0])
+            self._lines += lines
+            if request:
+                self._requests[request] = entry
             self.changed()
 
     def rewrite(
@@ -164,18 +168,14 @@ class AnchorLedger:
                     "torn_tail_cut", ledger=ANCHORS, bytes=torn.bytes_cut, reason=torn.reason
                 )
             lines += self._store.read(ANCHORS)
-        self._lines = []
-        self._requests.clear()
+        requests: dict[str, Entry] = {}
         for line in lines:
             if line.entry is None:
                 log.warning("damaged_line", ledger=ANCHORS, line=line.sequence, reason=line.damage)
-            self._take(line)
+            elif line.entry.stamp.request_id:
+                requests[line.entry.stamp.request_id] = line.entry
+        self._lines, self._requests = lines, requests
         self.changed()
-
-    def _take(self, line: Line) -> None:
-        self._lines.append(line)
-        if line.entry and line.entry.stamp.request_id:
-            self._requests[line.entry.stamp.request_id] = line.entry
 
 
 def forgotten_keys(store: LogStore) -> dict[str, int]:

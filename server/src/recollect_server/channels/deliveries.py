@@ -37,10 +37,10 @@ class Deliveries(Participant):
             self.before_logs(index)  # another process may have written some there
             hashes = [it for it in hashes if not routing_of(index).is_forgotten(it)]
         if hashes:
-            ledger = forgotten_ledger(logs)
-            forget_deliveries(ledger, hashes)
+            routing = routing_of(index)
+            size = forget_deliveries(forgotten_ledger(logs), hashes, routing.forgotten_bytes())
             hit("delete.forgotten")
-            routing_of(index).forget_deliveries(hashes, ledger.size())
+            routing.forget_deliveries(hashes, size)
         return {}
 
     def before_logs(self, index: Index) -> None:

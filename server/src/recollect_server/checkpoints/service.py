@@ -10,7 +10,7 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -144,9 +144,10 @@ class Checkpoints:
         self._store = store
         self._lock = lock
         self._clock = clock
-        self._guard = threading.Lock()  # guards the two fields below; nothing slow happens under it
+        self._guard = threading.Lock()  # guards what is below; nothing slow happens under it
         self._states: OrderedDict[str, ThreadState] = OrderedDict()
         self._count = 0  # keys of these states
+        self._current: set[str] = set()  # logs at work that nobody else wrote to since that began
 
     def finish_deletes(self) -> None:
         """Remove what is left of threads whose delete a crash cut short. Raises LogUnavailable."""
@@ -351,15 +352,16 @@ class Checkpoints:
         request: RequestKey | None,
     ) -> None:
         lines, data = encoded(entries_of(contents, request), *state.end, name)
-        try:
-            self._store.append(name, state.end, data)
-        except LogConflict:
-            self._forget(name)  # somebody else wrote to it: the next call reads what
-            raise
-        before = len(state.keys)
-        for line in lines:
-            state.add(line)
-        self._keep(name, state, len(state.keys) - before)
+        with self._at_work(name):
+            try:
+                self._store.append(name, state.end, data)
+            except LogConflict:
+                self._forget(name)  # somebody else wrote to it: the next call reads what
+                raise
+            before = len(state.keys)
+            for line in lines:
+                state.add(line)
+            self._keep(name, state, len(state.keys) - before)
 
     def _state(self, name: str, thread_id: str) -> ThreadState | None:
         """Return the state of a thread; None if it is not there. Hold its lock."""
@@ -367,6 +369,24 @@ class Checkpoints:
             if (state := self._states.get(name)) is not None:
                 self._states.move_to_end(name)
                 return state
+        with self._at_work(name):
+            if (state := self._loaded(name, thread_id)) is not None:
+                self._keep(name, state, len(state.keys))
+            return state
+
+    @contextmanager
+    def _at_work(self, name: str) -> Iterator[None]:
+        """Read a log, or write to it, and keep its state. Hold its lock."""
+        with self._guard:
+            self._current.add(name)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._current.discard(name)
+
+    def _loaded(self, name: str, thread_id: str) -> ThreadState | None:
+        """Return the state of a thread by its log; None if it is not there."""
         state = ThreadState()
         try:
             torn = self._store.recover(name, see=state.add)
@@ -384,7 +404,6 @@ class Checkpoints:
             log.warning("damaged_lines", thread=name, lines=state.damaged)
         if state.began is None:
             self._check_own(name, thread_id)
-        self._keep(name, state, len(state.keys))
         return state
 
     def _check_own(self, name: str, thread_id: str) -> None:
@@ -394,6 +413,8 @@ class Checkpoints:
 
     def _keep(self, name: str, state: ThreadState, more: int) -> None:
         with self._guard:
+            if name not in self._current:
+                return  # another process wrote to it meanwhile
             if name not in self._states:
                 self._states[name] = state
                 more = len(state.keys)
@@ -405,7 +426,10 @@ class Checkpoints:
 
     def changed(self, name: str) -> None:
         """Drop what is remembered of a log that another process wrote to; empty: of every one."""
-        for it in [name] if name else list(self._states):
+        with self._guard:
+            names = [name] if name else [*self._states, *self._current]
+            self._current.difference_update(names)
+        for it in names:
             self._forget(it)
 
     def _forget(self, name: str) -> None:

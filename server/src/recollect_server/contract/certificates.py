@@ -22,6 +22,10 @@ from recollect_server.kernel.log.files import exposure
 log = structlog.get_logger("recollect.tls")
 
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
+_AGAIN = 1.0
+"""Seconds until files that were refused are read again though they did not change: a certificate
+may not have been valid yet, by this machine's clock.
+"""
 _APART = 0.25
 """Seconds between a new certificate and the handshakes before and behind it. gRPC needs less than a
 millisecond to begin a handshake, and a few to put a certificate in place.
@@ -71,6 +75,8 @@ class Certificates:
         self._tried = _contents(files)
         self._current = read_certificate(files)
         self._refused = ""
+        self._tries_at = 0.0
+        """End of the pause behind a refusal, on the monotonic clock."""
         self._log_current()
 
     def credentials(self) -> grpc.ServerCredentials:
@@ -86,9 +92,10 @@ class Certificates:
         with self._guard:
             try:
                 contents = _contents(self._files)
-                if contents == self._tried:
+                now = time.monotonic()
+                if contents == self._tried and not (self._refused and now >= self._tries_at):
                     return self._current
-                self._tried = contents
+                self._tried, self._tries_at = contents, now + _AGAIN
                 self._current = read_certificate(self._files)
             except WrongCertificate as error:
                 self._log_refused(str(error))

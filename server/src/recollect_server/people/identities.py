@@ -164,7 +164,7 @@ class Identities:
         self._answered: dict[str, _Answered] = {}
         ledger.recover()
         self._read()
-        space.requests.ask(self._answered.get)
+        space.requests.ask(lambda request_id: self._answered.get(request_id))
 
     def changed(self, name: str) -> None:
         """Read the ledger anew if another process wrote to it; empty: to any log. Raises
@@ -176,16 +176,17 @@ class Identities:
 
     def _read(self) -> None:
         changes, self._size = self._ledger.read()  # first: it may take long, or fail
-        self._people = People()
-        self._answered.clear()
+        people, answered = People(), dict[str, _Answered]()
         for change in changes:
             try:
-                answer = self._apply(change)
+                answer = _apply(people, change)
             except ValueError as error:
                 log.warning("line_not_known", ledger=self._ledger.name, reason=str(error))
                 continue
             if change.request_id:
-                self._answered[change.request_id] = _Answered(change.request_hash, answer)
+                answered[change.request_id] = _Answered(change.request_hash, answer)
+        # only now: others ask for them meanwhile
+        self._people, self._answered = people, answered
 
     def is_owner(self, channel: str, address: str) -> bool:
         """Return whether an address on a channel is the owner's. The address is normalised."""
@@ -275,7 +276,7 @@ class Identities:
                 # The ledger is another one: the repeat is decided behind what it says now.
                 self._read()
                 raise
-            answer = self._apply(change)
+            answer = _apply(self._people, change)
             if request:
                 self._answered[request.id] = _Answered(request.hash, answer)
             return answer
@@ -288,22 +289,22 @@ class Identities:
             raise RequestIdReused(request.id)
         return previous.answer if previous else None
 
-    def _apply(self, change: IdentityChange) -> _Answer:
-        """Apply a change. Return the answer that its caller got."""
-        person = change.person
-        them = [(it.channel, normal_address(it.channel, it.address)) for it in change.identities]
-        match change.event:
-            case "added":
-                return tuple(
-                    self._people.add(Identity(channel, address, person))
-                    for channel, address in them
-                )
-            case "removed":
-                # Of two servers that removed one at once both wrote so, in versions before.
-                return tuple(self._people.remove(*key) or Identity(*key) for key in them)
-            case "linked":
-                return self._people.link(person, them)
-            case "unlinked":
-                return tuple(self._people.unlink(*key) or Identity(*key) for key in them)
-            case event:
-                raise ValueError(f"{event!r} is of another version")
+
+def _apply(people: People, change: IdentityChange) -> _Answer:
+    """Apply a change. Return the answer that its caller got."""
+    person = change.person
+    them = [(it.channel, normal_address(it.channel, it.address)) for it in change.identities]
+    match change.event:
+        case "added":
+            return tuple(
+                people.add(Identity(channel, address, person)) for channel, address in them
+            )
+        case "removed":
+            # Of two servers that removed one at once both wrote so, in versions before.
+            return tuple(people.remove(*key) or Identity(*key) for key in them)
+        case "linked":
+            return people.link(person, them)
+        case "unlinked":
+            return tuple(people.unlink(*key) or Identity(*key) for key in them)
+        case event:
+            raise ValueError(f"{event!r} is of another version")

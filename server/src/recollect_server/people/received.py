@@ -15,7 +15,7 @@ from recollect_server.kernel.domain.conversation import CommandRun
 from recollect_server.kernel.log.codec import TEXTS, Codec, Field
 from recollect_server.kernel.log.ledger import Ledger
 from recollect_server.kernel.log.lines import line_of
-from recollect_server.kernel.log.store import FORGOTTEN, LogStore
+from recollect_server.kernel.log.store import FORGOTTEN, LogConflict, LogStore
 from recollect_server.people.communication import CommunicationBegan, ExternalMessage
 from recollect_server.text.addresses import spellings
 
@@ -93,10 +93,18 @@ def deliveries(lines: Iterable[bytes]) -> list[str]:
     return list(hashes)
 
 
-def forget_deliveries(ledger: Ledger[Forgotten], hashes: list[str]) -> None:
-    """Add deliveries to the ledger, durably. Raises LogUnavailable."""
+def forget_deliveries(ledger: Ledger[Forgotten], hashes: list[str], size: int) -> int:
+    """Add deliveries to the ledger, durably, of which the index has `size` bytes. Return how many
+    it has once it has these: none behind what another process added meanwhile. Raises
+    LogUnavailable.
+    """
     for start in range(0, len(hashes), _LINE):
-        ledger.add(Forgotten(tuple(hashes[start : start + _LINE])))
+        entry = Forgotten(tuple(hashes[start : start + _LINE]))
+        try:
+            size = ledger.append(entry, size)
+        except LogConflict:
+            ledger.add(entry)
+    return size
 
 
 def forgotten_deliveries(ledger: Ledger[Forgotten], until: int | None = None) -> Iterator[str]:

@@ -7,7 +7,7 @@ from recollect_server.kernel.domain.conversation import Began, Continued, MetaUp
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.log.lines import contents_of
 from recollect_server.kernel.log.store import has_conversation
-from recollect_server.kernel.space.events import Appended
+from recollect_server.kernel.space.events import Appended, CaughtUp
 from recollect_server.kernel.space.projection import Key, Overlay
 from recollect_server.kernel.space.space import Space
 from recollect_server.people.routing import Place, mail_ids_of, place_of
@@ -50,6 +50,8 @@ class Routes:
         routes = cls(lambda: space.index, space.overlay, exists, space.is_pinned)
         routing = frozenset({Began, MetaUpdated, Continued})
         space.subscribe(Appended, routes.learn, of=routing, channel=EMAIL)
+        # lines that another process wrote, and that came into the index without an event each
+        space.subscribe(CaughtUp, lambda _: space.overlay.prune_facts(space.index))
         return routes
 
     def learn(self, event: Appended) -> None:

@@ -74,7 +74,9 @@ class Routing:
         return bool(self._database.value(query, (key,), settled=False))
 
     def forget_deliveries(self, keys: Iterable[str], size: int) -> None:
-        """Record messages whose conversation is deleted; the ledger has `size` bytes now."""
+        """Record messages whose conversation is deleted: then the index has `size` bytes of the
+        ledger.
+        """
         keys = list(keys)
         for key in keys:
             self._names.add(key)

@@ -8,10 +8,11 @@ searches say so too, and the job that tends it (`embedding`) tries again.
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,8 @@ class Meaning:
         self._guard = threading.Lock()  # guards `_store` while it is opened, closed and made anew
         self._store: VectorStore | None = None
         self.copy: Copy | None = None
+        self._hidden: list[Callable[[Copy], None]] | None = None
+        """Removals from the copies since another one is being loaded; None: none is."""
         self.reason = "the embedding model is not loaded yet"
         self.failure = ""
         """Reason why nothing more is embedded; empty if there is none."""
@@ -353,7 +356,7 @@ class Meaning:
             event.removed["vectors"] = removed
         for number in event.numbers.values():
             if number is not None:
-                self._hide(number)
+                self._hide(partial(_without_conversation, number))
 
     def redact(self, event: Redacted) -> None:
         """Remove the vectors of redacted messages and of the notes, which may be about them. Raises
@@ -361,17 +364,14 @@ class Meaning:
         """
         lines = (*event.sequences, ABBREVIATION)
         self._remove_from_file(lambda store: store.forget_lines(event.conversation_id, lines))
-        for it in self._copies():
-            it.abbreviations.remove(event.number)
-            for sequence in event.sequences:
-                it.messages.remove(event.number, message_id(event.number, sequence))
+        self._hide(partial(_without_messages, event.number, event.sequences))
 
     def unindex(self, event: Unindexed) -> None:
         """Remove the vectors of a conversation that is unindexed. Raises nothing: a file that
         refuses is removed whole.
         """
         self._remove_from_file(lambda store: store.remove(event.conversation_id))
-        self._hide(event.number)
+        self._hide(partial(_without_conversation, event.number))
 
     def _remove_from_file(self, act: Callable[[VectorStore], int]) -> int:
         """Remove vectors from the file, if there is one. Return their number."""
@@ -384,13 +384,14 @@ class Meaning:
             self.drop()
             return 0
 
-    def _hide(self, number: int) -> None:
-        """Take a conversation out of what searches see: behind its removal from the file, so that
-        the embedder, which adds to the file first, finds out that it is gone.
+    def _hide(self, hide: Callable[[Copy], None]) -> None:
+        """Take something out of what searches see: behind its removal from the file, so that the
+        embedder, which adds to the file first, finds out that it is gone.
         """
+        if (hidden := self._hidden) is not None:
+            hidden.append(hide)  # first: who loads a copy looks here once searches see that
         for it in self._copies():
-            it.messages.remove(number)
-            it.abbreviations.remove(number)
+            hide(it)
 
     def _copies(self) -> list[Copy]:
         """Return what searches see, by model."""
@@ -448,6 +449,24 @@ class Meaning:
             _fill(matrix, loaded, store, owners << SEQUENCE_BITS | lines, chosen & (owners >= 0))
         return Copy(model, embedder, index, messages, abbreviations)
 
+    def replace(self, store: VectorStore, load: Callable[[], Copy | None]) -> None:
+        """Let searches see a copy that `load` reads from the file, if it can, without what goes
+        meanwhile. Raises VectorsUnavailable if the file goes.
+        """
+        self._hidden = hidden = list[Callable[[Copy], None]]()
+        try:
+            if (copy := load()) is None:
+                return
+            with self._guard:
+                if self._store is not store:
+                    raise VectorsUnavailable(f"{NAME} was removed while it was read")
+                self.copy = copy
+            for hide in hidden:
+                for it in self._copies():
+                    hide(it)
+        finally:
+            self._hidden = None
+
     def rest(self, _: Resting) -> None:
         """Close the file and drop the copy, until the job that tends it comes again."""
         with self._guard:
@@ -460,6 +479,18 @@ class Meaning:
         with self._guard:
             if self._store is not None:
                 self._store.close()
+
+
+def _without_conversation(number: int, copy: Copy) -> None:
+    copy.messages.remove(number)
+    copy.abbreviations.remove(number)
+
+
+def _without_messages(number: int, sequences: Collection[int], copy: Copy) -> None:
+    """Take messages out of a copy, with the notes of their conversation."""
+    copy.abbreviations.remove(number)
+    for sequence in sequences:
+        copy.messages.remove(number, message_id(number, sequence))
 
 
 def _fuller(copy: Copy) -> Copy:

@@ -227,13 +227,14 @@ class Deletions:
             delete.number = None
             logs, index = self._parts.logs_of(conversation_id), projection.index
             stored = logs.find(index, conversation_id)
-            if stored is not None:
-                delete.number = stored.number
-                self._keep_as_indexed(delete, stored)
-                if logs.kind is not Kind.CONVERSATION:
-                    self._forget_received(conversation_id)
-                row = {conversation_id: True}
-                logs.removal(index).remove(row, (), (), self._parts.clock())
+            if stored is None:
+                return
+            delete.number = stored.number
+            self._keep_as_indexed(delete, stored)
+            if logs.kind is not Kind.CONVERSATION:
+                self._forget_received(conversation_id)
+            logs.removal(index).remove({conversation_id: True}, (), (), self._parts.clock())
+        self._parts.publish(LogsErased((conversation_id,)))
 
     def _forget_received(self, name: str) -> None:
         """Know what providers delivered into a deleted communication before its row goes, by which

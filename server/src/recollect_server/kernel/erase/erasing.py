@@ -193,6 +193,7 @@ def finish_deletes(
     are done with. No lock is needed: the conversations are gone. Raises DataUnavailable: then the
     next start finishes it.
     """
+    index.check()  # one that is given up: its successor may have them, and is the one to forget
     store, name = logs.store, next(iter(names))
     deleted = [DeletedLog(store, it, old) for it, old in names.items()]
     if len(names) == 1:

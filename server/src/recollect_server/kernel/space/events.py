@@ -80,7 +80,9 @@ class Redacting:
 
 @frozen
 class LogsErased:
-    """Deleted logs of which the index has nothing any more. No lock is held."""
+    """Deleted logs that the index does not find any more; of those that another process deleted it
+    may have words yet. No lock is held.
+    """
 
     names: tuple[str, ...]
 

@@ -27,7 +27,7 @@ from recollect_server.kernel.index.file import drop_ends, keep_ends, remove_file
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.store import Version, timeline_of
-from recollect_server.kernel.space.events import IndexReplaced
+from recollect_server.kernel.space.events import IndexReplaced, LogsErased
 from recollect_server.kernel.space.logs import Logs
 from recollect_server.kernel.space.parts import Parts
 
@@ -215,6 +215,7 @@ class Upkeep:
                 with self._parts.locks.conversations.hold(name):
                     of = (logs, new, self._parts.participants)
                     finish_deletes(*of, {name: None}, self._parts.clock())
+                self._parts.publish(LogsErased((name,)))
         return True
 
     def _build(self, index: Index, logs: Logs[Any], name: str, acknowledged: int) -> None:

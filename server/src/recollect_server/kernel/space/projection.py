@@ -147,6 +147,13 @@ class Overlay:
             if len(self._facts) > self._room:
                 self._prune(index)
 
+    def prune_facts(self, index: Index) -> None:
+        """Drop the facts that the index has taken in: it may have later ones, which nobody noted
+        here.
+        """
+        with self._guard:
+            self._prune(index)
+
     def conversations_of(self, key: Key) -> tuple[str, ...]:
         """Return the conversations that a key leads to, as far as the index may not know."""
         fact = self._facts.get(key)

@@ -189,8 +189,9 @@ class Requests:
         self._projection = projection
         self._states = states
         self.recent = RecentRequests(transcripts.store, states.get)
-        self._guard = threading.Lock()  # guards `_places`
+        self._guard = threading.Lock()  # guards the next two
         self._places: LastUsed[str, _Place] = LastUsed(_MAX_REPLAYS)
+        self._changes = 0  # of logs, after which places are dropped
         self._elsewhere: list[Callable[[str], Hashed | None]] = []
 
     def ask(self, elsewhere: Callable[[str], Hashed | None]) -> None:
@@ -289,7 +290,7 @@ class Requests:
         """
         conversation_id = record.conversation_id
         with self._guard:
-            place = self._places.get(conversation_id)
+            place, changes = self._places.get(conversation_id), self._changes
         if place is None or place.position.lines >= record.first_sequence:
             place = _Place(START, None)
         conversation, position = place.conversation, place.position
@@ -307,13 +308,15 @@ class Requests:
         if conversation is None:
             raise ConversationNotFound(conversation_id)
         with self._guard:
-            self._places.keep(conversation_id, _Place(position, conversation))
+            if changes == self._changes:  # else it may have a text that was redacted meanwhile
+                self._places.keep(conversation_id, _Place(position, conversation))
         return wrote, conversation
 
     def forget(self, conversation_id: str) -> None:
         """Drop a conversation, whose log changed or is deleted."""
         self.recent.forget(conversation_id)
         with self._guard:
+            self._changes += 1
             self._places.pop(conversation_id, None)
 
     def shrink(self) -> None:

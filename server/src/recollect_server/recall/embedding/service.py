@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import structlog
@@ -208,13 +209,17 @@ class Embedding:
         return plan.both and not self._models.both
 
     def _make_copy(self, plan: Plan) -> None:
-        """Load the copy that searches read. While another model's vectors are incomplete, load
-        those of the model that was complete last, if its weights are available.
-        """
-        store, index = plan.store, plan.index
+        """Have searches read another copy."""
         if self._meaning.copy is None:
             self._meaning.reason = "the vectors are being loaded"
         self._index = None
+        self._meaning.replace(plan.store, partial(self._loaded, plan))
+
+    def _loaded(self, plan: Plan) -> Copy | None:
+        """Return the copy that searches read. While another model's vectors are incomplete, it is
+        that of the model that was complete last; None if its weights are not available.
+        """
+        store, index = plan.store, plan.index
         beside = None
         if plan.beside is not None and plan.beside_model is not None:
             store.accompany(plan.beside_model)
@@ -224,7 +229,7 @@ class Embedding:
             old = self._models.main.of_weights(served[1], served[2])
             if old is None:
                 self._meaning.reason = "the vectors are computed anew for another model, and the one before is not available"
-                return
+                return None
             copy = self._meaning.load(store, served[0], old, index)
         else:
             if served is None:
@@ -232,7 +237,7 @@ class Embedding:
             copy = self._meaning.load(store, plan.model, plan.main, index)
         copy = replace(copy, beside=beside, beside_reads_all=self._reads_all(plan))
         self._meaning.whiten(copy)
-        self._meaning.copy = copy
+        return copy
 
     def _complete(self, plan: Plan) -> None:
         """Serve the present models from now on, because everything is embedded with them."""

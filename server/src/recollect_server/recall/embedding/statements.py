@@ -15,7 +15,7 @@ from recollect_server.recall.embedding.texts import Text, TextReader
 from recollect_server.recall.model.embedder import Embedder
 from recollect_server.recall.model.questions import written as written_ranges
 from recollect_server.recall.model.statement import StatementKind, StatementSpan
-from recollect_server.recall.vectors.store import VectorStore
+from recollect_server.recall.vectors.store import Coded, VectorStore
 from recollect_server.text.text import may_ask
 
 _AT_ONCE = 128  # texts of a turn
@@ -64,13 +64,22 @@ class StatementFinder:
         coded = store.coded(model, through, _AT_ONCE)
         made: dict[int, tuple[Text, bytes, bool]] = {}
         for it in coded:
-            text = self._texts.at(plan.index, *it.place)
-            if text is not None and text.hash == it.hash:
+            if (text := self._text(plan, it)) is not None:
                 made[it.text] = text, it.codes, it.is_users
         through = coded[-1].text if len(coded) == _AT_ONCE else newest
         self.add(plan, embedder, made, {f"{_THROUGH} {model}": str(through)})
         self._through[model] = through
         return len(coded) == _AT_ONCE
+
+    def _text(self, plan: Plan, coded: Coded) -> Text | None:
+        """Return a text from the first place that has it: one may be of a conversation that is
+        being deleted. None if none has.
+        """
+        first = self._texts.at(plan.index, *coded.place)
+        if first is not None and first.hash == coded.hash:
+            return first
+        others = (self._texts.at(plan.index, *it) for it in plan.store.places_of(coded.text))
+        return next((it for it in others if it is not None and it.hash == coded.hash), None)
 
     @staticmethod
     def add(

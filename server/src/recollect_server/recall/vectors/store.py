@@ -407,6 +407,16 @@ class VectorStore:
             query = "DELETE FROM codes WHERE text IN (SELECT text FROM texts WHERE model = ?)"
             connection.execute(query, (model,))
 
+    def places_of(self, text: int) -> list[tuple[str, int]]:
+        """Return the conversations and the lines of messages that have a text."""
+        query = (
+            "SELECT DISTINCT id, place & ?1 FROM places JOIN conversations ON key = place >> ?2"
+            " WHERE text = ?3 AND place & ?1"
+        )
+        with self._using() as connection:
+            rows = connection.execute(query, (MAX_LINES, SEQUENCE_BITS, text))
+            return [(str(name), int(line)) for name, line in rows]
+
     # Statements -----------------------------------------------------------------------------------
 
     def coded(self, model: int, through: int, most: int) -> list[Coded]:
