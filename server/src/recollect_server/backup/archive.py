@@ -127,7 +127,8 @@ def members(path: Path, keys: Keyring | None) -> Iterator[tuple[str, IO[bytes]]]
 
 def encrypt_anew(path: Path, keys: Keyring) -> bool:
     """Encrypt an archive with the first of the keys, unless it is. Return whether it was not. It
-    stays as old as it was. A kill leaves the old one or the new one. Raises ArchiveError, NoKey, OSError.
+    stays as old as it was. A kill leaves the old one or the new one. Raises ArchiveError, NoKey,
+    OSError.
     """
     if key_id_of(path) == keys.first.id:
         with suppress(FileNotFoundError):

@@ -152,10 +152,10 @@ class BackupFolder:
                         shutil.rmtree(path)
 
     def encrypt_anew(self, progress: Progress = no_progress) -> Rekeyed:
-        """Encrypt all encrypted backups with the first of the keys, whatever their names: with the
-        old key nobody could read those that were left out once it is thrown away. What a kill interrupts, the
-        next call ends; a damaged one, or one whose key is missing, is named and left as it is.
-        Raises NoKey if there is no key at all; OSError.
+        """Encrypt all encrypted backups with the first of the keys, whatever their names: without
+        the old key nobody could read those that were left out. What a kill interrupts, the next
+        call ends; a damaged one, or one whose key is missing, is named and left as it is. Raises
+        NoKey if there is no key at all; OSError.
         """
         if self._keys is None:
             raise NoKey(
