@@ -91,3 +91,22 @@ def test_a_message_of_many_short_texts_comes_back(client: Client) -> None:
     [conversation] = client.conversations.list()
     messages = client.conversations.load(conversation.id).messages
     assert [it.content for it in messages if it.content] == ["zeppelin"] * 4
+
+
+def test_a_party_without_names_is_its_own_and_not_that_of_every_conversation(
+    client: Client,
+) -> None:
+    words = Words(role=Role.USER, texts=[["text"]])
+    parties = [
+        Party(group_id="s1"),
+        Party(),
+        Party(thread_id="t"),
+        Party(group_id="s1", thread_id="t"),
+    ]
+    for party in parties:
+        transcript = Transcript(client, "web", party, "test")
+        assert transcript.read() == []
+        transcript.add([({"text": f"{party}"}, words)])
+    for party in parties:
+        transcript = Transcript(client, "web", party, "test")
+        assert [it.item["text"] for it in transcript.read()] == [f"{party}"]

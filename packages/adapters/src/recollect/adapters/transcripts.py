@@ -97,7 +97,9 @@ class Transcript:
         conversations = self._calls.list(
             channels=[self._channel], party=self._party, archived=ArchiveFilter.ALL
         )
-        oldest = min(conversations, key=lambda it: it.create_time, default=None)
+        # A party without a field, as that of an empty id, matches those that have one.
+        own = [it for it in conversations if _names(it.party) == _names(self._party)]
+        oldest = min(own, key=lambda it: it.create_time, default=None)
         self._id = oldest.id if oldest is not None else ""
         return oldest
 
@@ -269,6 +271,10 @@ class Transcript:
                     )
             else:
                 return stored.conversation
+
+
+def _names(party: Party | None) -> tuple[str, ...]:
+    return (party.contact, party.group_id, party.thread_id) if party else ("", "", "")
 
 
 def transcripts(client: Client, channel: str, key: str) -> Callable[[Party], Transcript]:
