@@ -62,6 +62,20 @@ def parts_of(text: str) -> list[Message]:
     ]
 
 
+def parts_behind(sequence: int, digest: str, messages: Iterable[Message]) -> list[Message]:
+    """Return the parts of the text with a digest that follow the message with a sequence. Another
+    one with the same text has parts of its own.
+    """
+    parts: dict[int, Message] = {}
+    for it in sorted(messages, key=lambda it: it.sequence):
+        part = it.metadata.get(PART)
+        if isinstance(part, str) and it.sequence > sequence:
+            own, index, _ = json.loads(part)
+            if own == digest:
+                parts.setdefault(index, it)
+    return [*parts.values()]
+
+
 class Files:
     """The files of messages that were read. Parts may come in any order."""
 
