@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from recollect import Client, Party, Role
+from recollect._shared.history import read_history
 from recollect._sync.invoker import Invoker
+from recollect.adapters.packing import FILES
 from recollect.adapters.transcripts import Transcript, Words, delete_all
 
 from tests.conftest import RunningServer
@@ -116,6 +118,19 @@ def test_a_party_without_names_is_its_own_and_not_that_of_every_conversation(
     assert {it.party and it.party.group_id for it in client.conversations.list()} == {"s1"}
     delete_all(client, "web")
     assert not [*client.conversations.list()]
+
+
+def test_words_that_are_too_long_for_a_message_stand_in_parts_in_every_script(
+    client: Client,
+) -> None:
+    transcript = Transcript(client, "web", Party(group_id="long"), "test")
+    words = Words(role=Role.USER, texts=[["text"]], kind="text", overflow=FILES)
+    texts = [letter * 600_000 for letter in ("a", "ü", "字", "🎈")]
+    transcript.add([({"text": it}, words) for it in texts])
+    assert [it.item["text"] for it in transcript.read()] == texts
+    [conversation] = client.conversations.list()
+    stored = read_history(client.conversations.load, conversation.id).messages
+    assert [it.content for it in stored if it.content] == ["[text]"] * 4
 
 
 def test_a_replaced_message_keeps_its_place_and_leaves_no_word_or_file(
