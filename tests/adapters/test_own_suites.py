@@ -41,6 +41,7 @@ class Suite:
 CONNECTIONS = "looks at the connections and locks of the database"
 TABLES = "writes into the tables, or makes triggers for them"
 LOOP = "counts turns of the event loop, in which only a store in memory is done"
+SESSION_FILES = "looks at the files of a session, or copies them"
 TIMES = "sets times of sessions inside of the store"
 WRONG_KEY = "needs `_pop_item_with_validation`, private to the SDK's session over SQLite"
 
@@ -162,6 +163,50 @@ SUITES = [
             "test_continue_tie_break_is_deterministic": TIMES,
         },
         package="claude_agent_sdk",
+    ),
+    Suite(
+        "strands-agents",
+        [
+            "tests/strands/session/test_file_session_manager.py",
+            "tests/strands/session/test_repository_session_manager.py",
+        ],
+        least=70,
+        inside={
+            "test_create_session": SESSION_FILES,
+            "test_delete_session": SESSION_FILES,
+            "test_create_agent": SESSION_FILES,
+            "test_create_message": SESSION_FILES,
+            "test_message_durable_id_persists": SESSION_FILES,
+            "test_corrupted_json_file": SESSION_FILES,
+            "test__get_session_path_invalid_session_id": SESSION_FILES,
+            "test__get_agent_path_invalid_agent_id": SESSION_FILES,
+            "test__get_message_path_invalid_message_id": SESSION_FILES,
+            "test_create_multi_agent": SESSION_FILES,
+            "test_create_session_multi_agent_directory_structure": SESSION_FILES,
+            "test_delete_nonexistent_session": "a session may be deleted twice, as a conversation",
+            "test_permission_error_handling": "two programs may create one session at once",
+        },
+        package="strands",
+    ),
+    Suite(
+        "strands-agents",
+        [
+            "tests/strands/agent/test_agent.py",
+            "tests/strands/agent/test_agent_as_tool.py",
+            "tests/strands/agent/test_agent_delegation.py",
+            "tests/strands/multiagent/test_swarm.py",
+            "tests/strands/test_tracking_id_history_invariant.py",
+        ],
+        least=338,
+        inside={
+            "test_baggage_attributes_stamped_on_agent_span": "a package is not here",
+            "test_swarm_crash_restart_handoff_via_file_session_on_disk": SESSION_FILES,
+            "test_swarm_crash_restart_uncommitted_interrupt_resume_reruns_source_on_disk": (
+                SESSION_FILES
+            ),
+        },
+        is_long=True,
+        package="strands",
     ),
 ]
 

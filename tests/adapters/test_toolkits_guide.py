@@ -1,5 +1,5 @@
-"""The guide to adapters: its blocks of Google ADK, Pydantic AI, LlamaIndex, Haystack and Agent
-Framework run.
+"""The guide to adapters: its blocks of Google ADK, Pydantic AI, LlamaIndex, Haystack, Agent
+Framework and Strands run.
 """
 
 import re
@@ -17,6 +17,7 @@ from pydantic_ai.models.test import TestModel
 
 from tests.adapters.test_agent_framework import ScriptedClient
 from tests.adapters.test_google_adk import Counting
+from tests.adapters.test_strands import ScriptedModel
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "adapters.md"
 
@@ -24,7 +25,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "adapters.md"
 def test_every_block_of_the_guide_runs_and_its_words_are_found(client: Client) -> None:
     text = PAGE.read_text().partition("\n## Google ADK\n")[2]
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for block in blocks:
         names: dict[str, Any] = {
             "adk_model": Counting(model="counting"),
@@ -32,9 +33,17 @@ def test_every_block_of_the_guide_runs_and_its_words_are_found(client: Client) -
             "framework_client": ScriptedClient("Logs filled the disk."),
             "llama_model": MockLLM(),
             "pydantic_model": TestModel(),
+            "strands_model": ScriptedModel("Logs filled the disk."),
             "types": types,
         }
         exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102 - of our own guide
     channels = {it.channel for it in client.conversations.list()}
-    assert channels == {"adk", "agent-framework", "haystack", "llama-index", "pydantic-ai"}
-    assert len(client.recall.search("server slow").results) == 5
+    assert channels == {
+        "adk",
+        "agent-framework",
+        "haystack",
+        "llama-index",
+        "pydantic-ai",
+        "strands",
+    }
+    assert len(client.recall.search("server slow").results) == 6

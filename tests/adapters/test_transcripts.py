@@ -1,14 +1,18 @@
 """The transcript that the thin adapters share: messages of another toolkit as a conversation."""
 
 import threading
+from base64 import b64encode
 from typing import Any
 
 import pytest
 from recollect import Client, Party, Role
+from recollect._shared.history import read_history
 from recollect._sync.invoker import Invoker
-from recollect.adapters.transcripts import Transcript, Words
+from recollect.adapters.packing import FILES
+from recollect.adapters.transcripts import Transcript, Words, delete_all
 
 from tests.conftest import RunningServer
+from tests.server.conftest import files_with
 
 
 def test_programs_that_begin_a_transcript_at_once_lose_nothing(
@@ -91,3 +95,67 @@ def test_a_message_of_many_short_texts_comes_back(client: Client) -> None:
     [conversation] = client.conversations.list()
     messages = client.conversations.load(conversation.id).messages
     assert [it.content for it in messages if it.content] == ["zeppelin"] * 4
+
+
+def test_a_party_without_names_is_its_own_and_not_that_of_every_conversation(
+    client: Client,
+) -> None:
+    words = Words(role=Role.USER, texts=[["text"]])
+    parties = [
+        Party(group_id="s1"),
+        Party(),
+        Party(thread_id="t"),
+        Party(group_id="s1", thread_id="t"),
+    ]
+    for party in parties:
+        transcript = Transcript(client, "web", party, "test")
+        assert transcript.read() == []
+        transcript.add([({"text": f"{party}"}, words)])
+    for party in parties:
+        transcript = Transcript(client, "web", party, "test")
+        assert [it.item["text"] for it in transcript.read()] == [f"{party}"]
+    delete_all(client, "web", "")
+    assert {it.party and it.party.group_id for it in client.conversations.list()} == {"s1"}
+    delete_all(client, "web")
+    assert not [*client.conversations.list()]
+
+
+def test_words_that_are_too_long_for_a_message_stand_in_parts_in_every_script(
+    client: Client,
+) -> None:
+    transcript = Transcript(client, "web", Party(group_id="long"), "test")
+    words = Words(role=Role.USER, texts=[["text"]], kind="text", overflow=FILES)
+    texts = [letter * 600_000 for letter in ("a", "ü", "字", "🎈")]
+    transcript.add([({"text": it}, words) for it in texts])
+    assert [it.item["text"] for it in transcript.read()] == texts
+    [conversation] = client.conversations.list()
+    stored = read_history(client.conversations.load, conversation.id).messages
+    assert [it.content for it in stored if it.content] == ["[text]"] * 4
+
+
+def test_a_replaced_message_keeps_its_place_and_leaves_no_word_or_file(
+    server: RunningServer, client: Client
+) -> None:
+    transcript = Transcript(client, "web", Party(group_id="replaced"), "test")
+    words = Words(role=Role.USER, texts=[["text"]])
+    picture = {"type": "image", "data": b64encode(b"kazoo" * 200_000).decode()}
+    first = {"text": "a xylophone", "picture": picture}
+    transcript.add([(it, words) for it in ({"text": "0"}, first, first, {"text": "3"})])
+    place = transcript.read()[1].sequence
+    for number in range(2):
+        transcript.replace(place, {"text": f"changed {number}"}, words)
+    rows = [it for it in transcript.read() if isinstance(it.item, dict)]
+    assert [it.item for it in rows] == [
+        {"text": "0"},
+        {"text": "changed 1"},
+        first,
+        {"text": "3"},
+    ]
+    assert rows[1].sequence == place
+    transcript.replace(rows[2].sequence, {"text": "changed too"}, words)
+    transcript.take_back([place])
+    items = [it.item for it in transcript.read() if isinstance(it.item, dict)]
+    assert items == [{"text": "0"}, {"text": "changed too"}, {"text": "3"}]
+    server.stop()
+    kazoos = b64encode(b"kazoo" * 99).decode()
+    assert not files_with(server.data_dir, "xylophone", "changed 0", kazoos)

@@ -4,6 +4,7 @@ Recollect's in its place. `RECOLLECT_TARGET` names the server, `RECOLLECT_SUITE`
 
 import asyncio
 import hashlib
+import importlib
 import itertools
 import os
 import sys
@@ -188,10 +189,37 @@ def session_store_in_memory() -> None:
     session_store.InMemorySessionStore = Store  # type: ignore[assignment, misc, unused-ignore]
 
 
+def session_repository() -> None:
+    """Put `RecollectSessionRepository` in the place of the Strands SDK's repository in memory, and
+    of its session manager over files.
+    """
+    from recollect.adapters.strands import RecollectSessionRepository
+    from strands.session import RepositorySessionManager, file_session_manager
+
+    client = Client(TARGET)
+    channels: dict[str, str] = {}
+
+    class Repository(RecollectSessionRepository):
+        def __init__(self, place: str = "") -> None:
+            own = channels.setdefault(place or next(_names), f"c{len(channels)}-{os.getpid()}")
+            super().__init__(client, channel=own)
+
+    class Manager(RepositorySessionManager, Repository):  # type: ignore[misc, unused-ignore]
+        def __init__(self, session_id: str, storage_dir: str | None = None, **_: Any) -> None:
+            Repository.__init__(self, storage_dir or "")
+            RepositorySessionManager.__init__(self, session_id, self)
+
+    sys.modules["moto"] = ModuleType("moto")  # stands in for Amazon's services, which no test calls
+    fixtures: Any = importlib.import_module("tests.fixtures.mock_session_repository")
+    fixtures.MockedSessionRepository = Repository
+    file_session_manager.FileSessionManager = Manager
+
+
 SUITES: dict[str, Callable[[], None]] = {
     "claude-agent-sdk": session_store_in_memory,
     "langgraph-checkpoint": store_in_memory,
     "langgraph-checkpoint-sqlite": store_over_sqlite,
     "openai-agents": session_over_sqlite,
+    "strands-agents": session_repository,
 }
 SUITES[os.environ["RECOLLECT_SUITE"]]()

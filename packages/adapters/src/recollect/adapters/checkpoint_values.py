@@ -117,6 +117,22 @@ class Values:
         if batch:
             self._checkpoints.put_records(thread_id, batch)
 
+    def get_json(self, thread_id: str, *parts: str) -> Any:
+        """Return what `put_json` stored under a key of these parts; None if there is none."""
+        key = key_of(*parts)
+        stored = self.get(thread_id, [key])
+        return json.loads(stored[key]) if key in stored else None
+
+    def put_json(
+        self, thread_id: str, value: Any, *parts: str, keep_existing: bool = False
+    ) -> None:
+        """Store a value as JSON under a key of these parts, unless one is there that is to be kept.
+
+        Raises TypeError for what JSON cannot hold.
+        """
+        data = json.dumps(value).encode()
+        self.put(thread_id, records_of(key_of(*parts), data, keep_existing=keep_existing))
+
     def remove(self, thread_id: str, keys: Sequence[str]) -> None:
         """Remove records for good."""
         for start in range(0, len(keys), _MAX_RECORDS):

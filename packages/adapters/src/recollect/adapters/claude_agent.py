@@ -45,7 +45,7 @@ from claude_agent_sdk.types import HookEvent
 
 from recollect import ArchiveFilter, Client, Conversation, Party, Role, ToolCall
 from recollect.adapters.clients import blocking
-from recollect.adapters.packing import FILES, Path
+from recollect.adapters.packing import FILES, Path, arguments_of
 from recollect.adapters.transcripts import Kept, Transcript, Words, transcripts
 from recollect.adapters.turn_recall import Budget, Turn, TurnRecall
 
@@ -54,8 +54,6 @@ SUBAGENTS = "claude-subagent"
 _KEY = "claudeAgent"
 _STORED = "claudeAgentStored"
 """In the metadata of a session's conversation: the time at which it was last stored."""
-_MAX_WORDS = 512 << 10
-"""Bytes of the words of a line, or of its calls: a server takes messages of 1 MiB."""
 _MAX_TITLE = 80
 _MOST_ENDS, _MOST_SUMMARIES = 64, 1024  # that are at hand
 _OF_THE_TOOL = (
@@ -349,7 +347,7 @@ def _words(line: _Line, *, is_sub: bool) -> Words | None:
             case {"type": "thinking", "thinking": str(text)} if text.strip():
                 thinking.append([*at, index, "thinking"])
             case {"type": "tool_use", "id": str(id_), "name": str(name)}:
-                calls.append(ToolCall(id_, name, _arguments(block.get("input"))))
+                calls.append(ToolCall(id_, name, arguments_of(block.get("input"))))
             case {"type": "tool_result", "tool_use_id": str(id_)}:
                 answers = answers or id_
                 texts += _result_texts(block.get("content"), [*at, index, "content"])
@@ -357,11 +355,6 @@ def _words(line: _Line, *, is_sub: bool) -> Words | None:
                 has_files = True
     if not (texts or thinking or calls or answers or has_files):
         return None
-    if (
-        sum(len(_at(line, path[1:]).encode("utf-8", "replace")) for path in (*texts, *thinking))
-        > _MAX_WORDS
-    ):
-        texts, thinking = [], []  # its kind stands for it
     role = Role.ASSISTANT if kind == "assistant" else Role.TOOL if answers else Role.USER
     if is_sub and role is Role.USER:  # another agent speaks to it, not the person
         role = Role.ASSISTANT
@@ -396,17 +389,6 @@ def _result_texts(content: Any, at: Path) -> list[Path]:
         for index, it in enumerate(_blocks(content))
         if isinstance(it.get("text"), str)
     ]
-
-
-def _arguments(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-    return text.decode() if len(text) <= _MAX_WORDS else "{}"
-
-
-def _at(it: Any, path: Path) -> str:
-    for step in path:
-        it = it[step]
-    return str(it)
 
 
 def _title(line: _Line, kind: str) -> str:

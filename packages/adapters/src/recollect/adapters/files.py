@@ -18,7 +18,7 @@ from recollect._shared.file_parts import PART
 MAX_BATCH = 1000
 """Messages of one append."""
 
-_PIECE = 512 << 10  # characters of a part: a message may have 1 MiB
+_PIECE = 512 << 10  # bytes of a part: a message may have 1 MiB
 _BATCH_BYTES = 6 << 20  # of one append: a batch may have 8 MiB
 _DATA = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,\s]{0,255},")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]+={0,2}\s*")
@@ -52,14 +52,29 @@ def digest_of(text: str) -> str:
 
 def parts_of(text: str) -> list[Message]:
     """Return the parts of the text of a message's files."""
-    digest, pieces = digest_of(text), range(0, len(text), _PIECE)
+    size = _PIECE if text.isascii() else _PIECE // 4  # characters
+    digest, pieces = digest_of(text), range(0, len(text), size)
     return [
         Message.assistant(
-            thinking_text=text[start : start + _PIECE],
+            thinking_text=text[start : start + size],
             metadata={PART: json.dumps([digest, index, len(pieces)])},
         )
         for index, start in enumerate(pieces)
     ]
+
+
+def parts_behind(sequence: int, digest: str, messages: Iterable[Message]) -> list[Message]:
+    """Return the parts of the text with a digest that follow the message with a sequence. Another
+    one with the same text has parts of its own.
+    """
+    parts: dict[int, Message] = {}
+    for it in sorted(messages, key=lambda it: it.sequence):
+        part = it.metadata.get(PART)
+        if isinstance(part, str) and it.sequence > sequence:
+            own, index, _ = json.loads(part)
+            if own == digest:
+                parts.setdefault(index, it)
+    return [*parts.values()]
 
 
 class Files:

@@ -20,16 +20,15 @@ from urllib.parse import quote
 from haystack import component, default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage, ChatRole
 
-from recollect import AnchorDisposition, ArchiveFilter, Client, Message, Party, Role, ToolCall
+from recollect import Client, Message, Party, Role, ToolCall
 from recollect.adapters.packing import Path
-from recollect.adapters.transcripts import Kept, Transcript, Words, transcripts
+from recollect.adapters.transcripts import Kept, Transcript, Words, delete_all, transcripts
 from recollect.adapters.turn_recall import TurnRecall, newest_turn
 
 CHANNEL = "haystack"
 _ID = "chat_message_id"
 _RECALLED = "recollect_recalled"
 """In the metadata of a message that a store does not write: it was recalled, not said."""
-_ALL = ArchiveFilter.ALL
 _ROUND = 4  # messages of a round, as a guess
 
 
@@ -114,8 +113,7 @@ class RecollectChatMessageStore(_WithSettings):
 
     def delete_all_messages(self) -> None:
         """Delete every history of the channel for good."""
-        for it in [*self._client.conversations.list(channels=[self._channel], archived=_ALL)]:
-            self._client.conversations.delete(it.id, anchors=AnchorDisposition.DELETE, force=True)
+        delete_all(self._client, self._channel)
 
     def _of(self, chat_history_id: str) -> Transcript:
         return self._opened(_party(chat_history_id))

@@ -6,7 +6,7 @@ taken from. The bytes of files follow the message as parts (`files`).
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from recollect import Message
@@ -15,6 +15,8 @@ from recollect.adapters.files import Files, digest_of, is_file, media_type_of, n
 Path = list[str | int]
 
 CONTENT, THINKING, ARGUMENTS, FILES = "content", "thinking", "arguments", "files"
+MAX_WORDS = 512 << 10
+"""Bytes of the words of a message, or of a call: a server takes messages of 1 MiB."""
 _BETWEEN = "\n\n"
 _LONG = 4096
 """A text of more characters does not stay in the shape: the metadata has 64 KiB."""
@@ -43,8 +45,8 @@ class Packed:
         for place, path in words:
             self._take(place, path)
         self._notes: list[str] = []
-        for path, holder, text in list(_texts_in(self._shape, [], self._shape)):
-            if is_file(text) and self._is_apart(holder, text, overflow):
+        for path, holder, text in list(texts_in(self._shape, [])):
+            if is_file(text) and self._is_apart(holder, path, text, overflow):
                 self._take(FILES, path)
             elif len(text) > _LONG:
                 self._take(overflow, path)
@@ -72,13 +74,14 @@ class Packed:
             packed["files"] = digest_of(self.words(FILES))
         return json.dumps(packed, separators=(",", ":"))
 
-    def _is_apart(self, holder: Any, text: str, overflow: str) -> bool:
+    def _is_apart(self, holder: Any, path: Path, text: str, overflow: str) -> bool:
         """Return whether a text that looks like a file is kept apart, and take a note of it."""
         fields = holder if isinstance(holder, dict) else {}
         named = (fields[name] for name in _TYPES if isinstance(fields.get(name), str))
         media_type = media_type_of(text) or next(named, "")
         text_of_kind = f"{media_type} {fields.get('type', '')}"
-        kind = next((it for it in _KINDS if it in text_of_kind), "file")
+        kinds = (it for it in _KINDS if it in text_of_kind or it in path)
+        kind = next(kinds, "document" if "document" in path else "file")
         if media_type or kind != "file" or overflow == CONTENT:
             self._notes.append(note_of(kind, media_type, text))
             return True
@@ -124,10 +127,23 @@ def _at(it: Any, path: Path) -> Any:
     return it
 
 
-def _texts_in(it: Any, path: Path, holder: Any) -> Iterable[tuple[Path, Any, str]]:
-    """Return all texts of a message, each with its place and the object that it is of."""
+def arguments_of(value: Any) -> str:
+    """Return what a tool was called with as JSON text; `{}` if it is longer than a message may be.
+    The message that comes back has it all the same.
+    """
+    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    return text.decode() if len(text) <= MAX_WORDS else "{}"
+
+
+def is_long(it: Any, paths: Iterable[Path]) -> bool:
+    """Return whether texts of a message are too long for its words."""
+    return sum(len(_at(it, path).encode("utf-8", "replace")) for path in paths) > MAX_WORDS
+
+
+def texts_in(it: Any, path: Path, holder: Any = None) -> Iterator[tuple[Path, Any, str]]:
+    """Yield all texts of a message, each with its place and the object that it is of."""
     if isinstance(it, str):
         yield path, holder, it
     elif isinstance(it, dict | list):
         for key, value in it.items() if isinstance(it, dict) else enumerate(it):
-            yield from _texts_in(value, [*path, key], it if isinstance(it, dict) else holder)
+            yield from texts_in(value, [*path, key], it if isinstance(it, dict) else holder)

@@ -28,7 +28,7 @@ from recollect import (
 from recollect._shared.file_parts import PART, is_part
 from recollect._shared.history import read_history
 from recollect.adapters.clients import blocking
-from recollect.adapters.files import Files, batches, digest_of
+from recollect.adapters.files import Files, batches, digest_of, parts_behind
 from recollect.adapters.items import (
     cleared,
     is_clearing,
@@ -36,7 +36,15 @@ from recollect.adapters.items import (
     what_it_takes_back,
     without_call,
 )
-from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
+from recollect.adapters.packing import (
+    CONTENT,
+    FILES,
+    THINKING,
+    Packed,
+    Path,
+    is_long,
+    unpacked,
+)
 
 _Answer = TypeVar("_Answer")
 _Arguments = ParamSpec("_Arguments")
@@ -44,6 +52,8 @@ _Arguments = ParamSpec("_Arguments")
 _AT_HAND = 1024  # transcripts of a store
 _ARCHIVED = -1
 """In the place of an item's index: the line archives its message."""
+_REPLACES = "recollectReplaces"
+"""In the metadata of a message: the sequence of the one in whose place it stands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +71,9 @@ class Words:
     """Shown where it has no words."""
     sender: str = ""
     overflow: str = ""
-    """The place of its other long texts (`packing`). Empty means with its words or its thinking."""
+    """The place of its other long texts (`packing`). Empty means with its words or its thinking.
+    With `FILES` its words go there too if they are too long for a message.
+    """
     timestamp: datetime | None = None
     """The time at which it was said. None means when it is stored."""
     is_hidden: bool = False
@@ -73,6 +85,7 @@ class Kept:
     """A message that is kept, with its place."""
 
     sequence: int
+    """That of the message itself, or of the first one in its place."""
     item: Any
     is_archived: bool = False
     """True if its program no longer goes on with it."""
@@ -97,7 +110,9 @@ class Transcript:
         conversations = self._calls.list(
             channels=[self._channel], party=self._party, archived=ArchiveFilter.ALL
         )
-        oldest = min(conversations, key=lambda it: it.create_time, default=None)
+        # A party without a field, as that of an empty id, matches those that have one.
+        own = [it for it in conversations if _names(it.party) == _names(self._party)]
+        oldest = min(own, key=lambda it: it.create_time, default=None)
         self._id = oldest.id if oldest is not None else ""
         return oldest
 
@@ -147,6 +162,14 @@ class Transcript:
         for batch in batches(lines):
             self._on(self.begin, self._append, batch, None)
 
+    def replace(self, sequence: int, item: Any, words: Words) -> None:
+        """Put a message in the place of another one, whose text and files are then removed for
+        good. Its token needs the scope to delete.
+        """
+        group = self._packed(item, words)
+        group[0].metadata[_REPLACES] = sequence
+        self._on(self.find, self._replace, sequence, group)
+
     def read(self, *, latest: int | None = None, archived: bool = False) -> list[Kept]:
         """Return the messages, oldest first, but for those that were taken back, and unless
         `archived` is true those that were archived; or the latest so many.
@@ -179,6 +202,18 @@ class Transcript:
         conversation = find()
         return None if conversation is None else act(conversation.id, *args, **kwargs)
 
+    def _replace(self, conversation_id: str, sequence: int, group: list[Message]) -> None:
+        messages = read_history(self._calls.load, conversation_id).messages
+        # It is stored before the other one goes: a kill between the two loses nothing.
+        for batch in batches([group]):
+            self._append(conversation_id, batch, None)
+        for it in messages:
+            shape = it.metadata.get(self._key)
+            if isinstance(shape, str) and _place(it) == sequence:
+                parts = parts_behind(it.sequence, json.loads(shape).get("files", ""), messages)
+                for message in (*parts, it):
+                    self._calls.redact_message(conversation_id, message.sequence)
+
     def _read(
         self, conversation_id: str, latest: int | None, archived: bool
     ) -> tuple[Conversation | None, list[Kept]]:
@@ -201,11 +236,12 @@ class Transcript:
         removed = {sequence for sequence, index in places if index != _ARCHIVED}
         archived = {sequence for sequence, index in places if index == _ARCHIVED}
         files = Files(messages)
-        return [
-            Kept(it.sequence, item, it.sequence in archived)
-            for it in messages
-            if it.sequence not in removed and (item := self._original(it, files)) is not None
-        ]
+        by_place: dict[int, Kept] = {}
+        for it in messages:
+            own = _place(it)
+            if own not in removed and (item := self._original(it, files)) is not None:
+                by_place[own] = Kept(own, item, own in archived)
+        return [*by_place.values()]
 
     def _original(self, it: Message, files: Files) -> Any:
         """Return the toolkit's message. Another program's is a `Message`; None is for a line that
@@ -225,6 +261,8 @@ class Transcript:
             *((CONTENT, it) for it in words.texts),
             *((THINKING, it) for it in words.thinking),
         ]
+        if overflow == FILES and is_long(item, [path for _, path in places]):
+            places = []  # its kind stands for it
         packed = Packed(item, places, overflow)
         content, thinking = packed.words(CONTENT), packed.words(THINKING)
         metadata = {self._key: packed.shape}
@@ -269,6 +307,24 @@ class Transcript:
                     )
             else:
                 return stored.conversation
+
+
+def _place(it: Message) -> int:
+    return int(it.metadata.get(_REPLACES, it.sequence))
+
+
+def _names(party: Party | None) -> tuple[str, ...]:
+    return (party.contact, party.group_id, party.thread_id) if party else ("", "", "")
+
+
+def delete_all(client: Client, channel: str, group_id: str | None = None) -> None:
+    """Delete every conversation of a channel, or of a group there, for good."""
+    calls = client.conversations
+    party = Party(group_id=group_id) if group_id else None
+    listed = [*calls.list(channels=[channel], party=party, archived=ArchiveFilter.ALL)]
+    for it in listed:
+        if group_id is None or _names(it.party)[1] == group_id:
+            calls.delete(it.id, anchors=AnchorDisposition.DELETE, force=True)
 
 
 def transcripts(client: Client, channel: str, key: str) -> Callable[[Party], Transcript]:
