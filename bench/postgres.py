@@ -31,7 +31,6 @@ import grpc
 from recollect import Client, Message
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from recollect_server.kernel.index import checking as index
 from recollect_server.recall.vectors import checking as vectors
 
 from bench.append import APPEND, requests, text
@@ -144,7 +143,7 @@ def bytes_of_messages(postgres: Postgres, folder: Path, messages: int) -> list[F
         place = next(place.rglob("conversations.db")).parent
         began, used = time.perf_counter(), processor_seconds(server)
         done = vectors.state_of(place).vectors
-        while index.state_of(place).lines != vectors.state_of(place).lines:
+        while vectors.state_of(place).vectors < messages:
             time.sleep(0.2)
         seconds, used = time.perf_counter() - began, processor_seconds(server) - used
         embed = used / max(1, messages - done) * 1000

@@ -45,6 +45,8 @@ class AnchorLedger:
         self._store = store
         self._lines: list[Line] = []
         self._requests: dict[str, Entry] = {}
+        self.request = self._requests.get
+        """Returns the line that a request wrote. It waits for nobody who holds the lock."""
         self._read()
 
     @property
@@ -52,10 +54,6 @@ class AnchorLedger:
         """Return what its lines say, in order."""
         with self.lock:
             return [line.entry for line in self._lines if line.entry]
-
-    def request(self, request_id: str) -> Entry | None:
-        """Return the line that a request wrote. It waits for nobody who holds the lock."""
-        return self._requests.get(request_id)
 
     def forgotten(self) -> dict[str, int]:
         """Return up to when what was found for a key does not count, by key."""
@@ -174,7 +172,11 @@ class AnchorLedger:
                 log.warning("damaged_line", ledger=ANCHORS, line=line.sequence, reason=line.damage)
             elif line.entry.stamp.request_id:
                 requests[line.entry.stamp.request_id] = line.entry
-        self._lines, self._requests = lines, requests
+        self._lines = lines
+        # none is missing meanwhile: others ask for them without the lock
+        self._requests |= requests
+        for removed in self._requests.keys() - requests.keys():
+            del self._requests[removed]
         self.changed()
 
 

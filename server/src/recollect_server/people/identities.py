@@ -164,7 +164,7 @@ class Identities:
         self._answered: dict[str, _Answered] = {}
         ledger.recover()
         self._read()
-        space.requests.ask(lambda request_id: self._answered.get(request_id))
+        space.requests.ask(self._answered.get)
 
     def changed(self, name: str) -> None:
         """Read the ledger anew if another process wrote to it; empty: to any log. Raises
@@ -185,8 +185,11 @@ class Identities:
                 continue
             if change.request_id:
                 answered[change.request_id] = _Answered(change.request_hash, answer)
-        # only now: others ask for them meanwhile
-        self._people, self._answered = people, answered
+        # only now, and none is missing meanwhile: others ask for them
+        self._people = people
+        self._answered |= answered
+        for removed in self._answered.keys() - answered.keys():
+            del self._answered[removed]
 
     def is_owner(self, channel: str, address: str) -> bool:
         """Return whether an address on a channel is the owner's. The address is normalised."""

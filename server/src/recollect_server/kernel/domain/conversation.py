@@ -511,14 +511,6 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
             return before
 
 
-def _preview_of(content: str) -> str:
-    """Return the beginning of a text in one line; empty if it has no words there."""
-    start = content[:MAX_PREVIEW]
-    if start.isprintable() and "  " not in start and not start.startswith(" "):
-        return start.rstrip()  # most texts, in a tenth of the time
-    return " ".join(content[: 4 * MAX_PREVIEW].split())[:MAX_PREVIEW].rstrip()
-
-
 def with_message(before: Conversation, message: Message) -> Conversation:
     """Return the state after a message."""
     participants = before.participants
@@ -545,8 +537,12 @@ def with_message(before: Conversation, message: Message) -> Conversation:
     if rank < _naming.highest and (better := _naming.request_of(message, rank))[0] > rank:
         rank, request = better
     latest = before.latest_message
-    if message.role is not Role.TOOL and (text := _preview_of(message.content)):
-        latest = MessagePreview(message.role, message.sender_name or message.sender, text)
+    if message.role is not Role.TOOL:
+        start = message.content[:MAX_PREVIEW]
+        if not start.isprintable() or "  " in start or start.startswith(" "):  # few texts
+            start = " ".join(message.content[: 4 * MAX_PREVIEW].split())[:MAX_PREVIEW]
+        if text := start.rstrip():
+            latest = MessagePreview(message.role, message.sender_name or message.sender, text)
     first = before.message_count == 0
     # Written out, not with `replace`: this runs for every message that is stored, and takes a third
     # of the time.
