@@ -144,7 +144,7 @@ def bytes_of_messages(postgres: Postgres, folder: Path, messages: int) -> list[F
         began, used = time.perf_counter(), processor_seconds(server)
         done = vectors.state_of(place).vectors
         while vectors.state_of(place).vectors < messages:
-            time.sleep(0.2)
+            time.sleep(0.2)  # between two looks, which take of the processor too
         seconds, used = time.perf_counter() - began, processor_seconds(server) - used
         embed = used / max(1, messages - done) * 1000
         tables = {name: it - empty[name] for name, it in _sizes_of_tables(postgres, url).items()}
@@ -232,7 +232,7 @@ def _while_watched(
             while not next(call).update.HasField("conversation_updated"):
                 pass
             times.append((time.perf_counter() - sent) * 1000)
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two appends, so that none waits for the one before
         took = time.perf_counter() - began
         after = processor_seconds(server), _processor_of(postgres)
         count = _number(postgres.execute(_COMMITTED, url)) - committed

@@ -216,6 +216,7 @@ def test_a_day_is_named_by_a_word_of_its_own(expected: str, words: str) -> None:
         "a few days in Rome are enough", "I need a second", "It may rain", "he sat down", "24/7 support", "page 24/12",
         "on 03/04/2025", "1/2/3/2024", "un par de días en Roma", "ein paar Tage in Rom", "the few weeks that we need",
         "this winter", "in winter we ski", "the fall of Rome", "a spring broke", "j'ai été malade", "sommar", "Q3",
+        "When was my last fall?", "What if this falls apart?",
     ])  # fmt: skip
 def test_what_names_no_past_time_is_no_date(question: str) -> None:
     assert read_dates(question, NOW) == ()

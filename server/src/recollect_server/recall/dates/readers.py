@@ -85,6 +85,7 @@ _SLASHED = re.compile(
     rf"(?<![\w./-])(?P<one>[0-3]?\d)(?P<sign>[/-])(?P<two>[0-3]?\d)(?P=sign){_YEAR}(?![\d/-])"
 )
 _ALONE = re.compile(rf"(?<![\w.,:/$€£¥₦₹#+-]){_YEAR}(?![\w%€$£]|[.,:/-]\d)")
+_POSSESSIVE = re.compile(r"\b(?:my|your|his|her|its|our|their)\s+$")
 _THIS_SEASON = timedelta(300)  # after which "this summer" means the coming one
 _SINCE = re.compile(
     r"\b(?:since|seit|depuis|desde|dal|sinds|sedan)\s+(?:(?:the|dem|der|le|la|el|a|o)\s+)?$"
@@ -370,7 +371,9 @@ class _LanguageForms:
         unit = self._unit_of(it)
         return None if unit in ("day", "weekend") else since_range(unit, 1, now)
 
-    def _last_season(self, it: re.Match[str], now: datetime, _last: datetime) -> Range:
+    def _last_season(self, it: re.Match[str], now: datetime, _last: datetime) -> Range | None:
+        if _POSSESSIVE.search(it.string[: it.start()]):
+            return None  # "my last fall"
         return last_season(_season_of(it), now, is_over=True)
 
     def _this_season(self, it: re.Match[str], now: datetime, _last: datetime) -> Range | None:
