@@ -20,6 +20,7 @@ from tests.tiers import ALL, CONTRACT, HARNESSES, ROOT, STORE, TIER_OF, guarded_
 
 TESTS = ROOT / "tests"
 EVERYTHING = {harness for tier in ALL for harness in HARNESSES[tier]}
+CHECKS = set(tiers.CHECKS)
 SOURCES = [ROOT / "client" / "src", ROOT / "server" / "src", *ROOT.glob("packages/*/src")]
 
 
@@ -143,18 +144,18 @@ def commit(tree: Path) -> None:
 
 def lines(tree: Path, *arguments: str) -> list[set[str]]:
     """Run the program, and return what it prints: harnesses that run whole, those of which a
-    quarter runs, and modules that run whole.
+    quarter runs, modules that run whole, and checks that run.
     """
     ran = subprocess.run(
         [sys.executable, "tests/tiers.py", *arguments],
         cwd=tree, check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ""},
     )  # fmt: skip
-    return [set(line.split(",")) - {""} for line in (ran.stdout + "\n\n\n").split("\n")[:3]]
+    return [set(line.split(",")) - {""} for line in (ran.stdout + "\n\n\n\n").split("\n")[:4]]
 
 
 def run(tree: Path, *arguments: str) -> tuple[set[str], set[str]]:
     """Return the harnesses that run whole, and those of which a quarter runs."""
-    whole, quarter, _ = lines(tree, *arguments)
+    whole, quarter, *_ = lines(tree, *arguments)
     return whole, quarter
 
 
@@ -203,7 +204,7 @@ def test_changed_modules_of_a_harness_run_whole_but_not_all_of_too_many(tree: Pa
     run(tree, "passed", *EVERYTHING)
     (folder / "test_new.py").write_text("")
     commit(tree)
-    assert lines(tree, "plan") == [set(), {"web"}, {"tests/web/test_new.py"}]
+    assert lines(tree, "plan") == [set(), {"web"}, {"tests/web/test_new.py"}, CHECKS]
     for at in range(20):
         (folder / f"test_new_{at}.py").write_text("")
     commit(tree)
@@ -217,6 +218,41 @@ def test_a_harness_runs_whole_where_the_commit_of_its_run_is_gone(tree: Path) ->
     (tree / "web/app.ts").write_text("two\n")
     commit(tree)
     assert run(tree, "plan") == ({"web"}, set())
+
+
+def checks(tree: Path, *arguments: str) -> set[str]:
+    """Return the checks beside the tests that run."""
+    return lines(tree, "plan", *arguments)[3]
+
+
+def test_checks_beside_the_tests_run_by_turns_and_where_a_file_of_their_own_changes(
+    tree: Path,
+) -> None:
+    assert checks(tree) == CHECKS  # nothing is recorded
+    first = {"client_alone", "packages"}
+    run(tree, "passed", *CHECKS)
+    dated(tree, timedelta(days=1))
+    run(tree, "passed", *(CHECKS - first))
+    commit(tree)
+    assert checks(tree) == first  # they passed longest ago
+    assert checks(tree, "--whole") == CHECKS
+    run(tree, "passed", *first)
+    assert len(checks(tree)) == 2
+    (tree / "Dockerfile").write_text("FROM scratch\n")
+    assert "image" in checks(tree)
+    run(tree, "passed", "image")  # of what is not committed nothing is recorded
+    commit(tree)
+    assert "image" in checks(tree)
+    assert len(checks(tree)) == 3
+
+
+def test_each_check_is_a_program_of_the_gate_and_its_own_files_are_there() -> None:
+    files = [path for path, _ in tiers.committed_files()] + tiers.changed_files()
+    for check, prefixes in tiers.CHECKS.items():
+        assert os.access(ROOT / ".ci" / check, os.X_OK), check
+        assert f"by_turns {check}\n" in (ROOT / ".ci/run").read_text(), check
+        for prefix in prefixes:
+            assert any(path.startswith(prefix) for path in files), prefix
 
 
 def test_a_new_path_that_no_row_names_runs_everything_again(tree: Path) -> None:
@@ -243,47 +279,74 @@ def test_nothing_is_recorded_of_what_is_not_committed(tree: Path) -> None:
     assert run(tree, "plan")[0] == EVERYTHING - {"bench"}
 
 
-def collected(*options: str) -> list[str]:
-    """Return the tests of two folders that pytest would run with the options, in their order."""
+COLLECTING = """
+import io, json, sys
+from contextlib import redirect_stdout
+
+import pytest
+
+answers = []
+for options in json.loads(sys.argv[1]):
+    with redirect_stdout(io.StringIO()) as printed:
+        status = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *options])
+    assert status == 0, printed.getvalue()
+    answers.append([line for line in printed.getvalue().splitlines() if "::" in line])
+json.dump(answers, sys.stdout)
+"""
+TWO_FOLDERS = ["--override-ini", "testpaths=tests/deploy tests/insight"]
+MODULE = "tests/deploy/test_chart.py"
+COLLECTED = {
+    "a sample": ["--sample", "one"],
+    "another sample": ["--sample", "two"],
+    "a quarter": ["--sample", "one", "--quarter=deploy"],
+    "whole": ["--sample", "one", "--whole=web,deploy"],
+    "a module": ["--sample", "one", f"--modules={MODULE}"],
+    "named": ["--sample", "one", MODULE],
+}
+
+
+@pytest.fixture(scope="module")
+def collected() -> dict[str, list[str]]:
+    """Return the tests of two folders that pytest would run with each row's options, in their
+    order.
+    """
+    rows = json.dumps([[*TWO_FOLDERS, *options] for options in COLLECTED.values()])
     ran = subprocess.run(
-        [
-            sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider",
-            "--override-ini", "testpaths=tests/deploy tests/insight", *options,
-        ],
-        cwd=ROOT, check=True, capture_output=True, text=True,
+        [sys.executable, "-c", COLLECTING, rows],
+        cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    return [line for line in ran.stdout.splitlines() if "::" in line]
+    return dict(zip(COLLECTED, json.loads(ran.stdout), strict=True))
 
 
-def test_pytest_runs_the_contract_whole_and_of_the_rest_a_sample_in_an_order_of_the_seed() -> None:
-    everything = collected("--sample", "one", "--whole", "web,deploy")
+def test_pytest_runs_the_contract_whole_and_of_the_rest_a_sample_in_an_order_of_the_seed(
+    collected: dict[str, list[str]],
+) -> None:
+    everything, sampled = collected["whole"], collected["another sample"]
     contract = [test for test in everything if "tests/insight/" in test]
-    sampled = collected("--sample", "two")
     assert set(contract) < set(sampled) < set(everything)
     assert len(sampled) == len(contract) + math.ceil((len(everything) - len(contract)) / 10)
     in_order = [test for test in sampled if test in contract]
     assert in_order != contract  # the order is the seed's
 
 
-def test_of_a_harness_that_is_named_a_quarter_runs() -> None:
+def test_of_a_harness_that_is_named_a_quarter_runs(collected: dict[str, list[str]]) -> None:
     tenth, quarter, whole = (
-        [test for test in collected("--sample", "one", *options) if "tests/deploy/" in test]
-        for options in ((), ["--quarter=deploy"], ["--whole=deploy"])
+        {test for test in collected[row] if "tests/deploy/" in test}
+        for row in ("a sample", "a quarter", "whole")
     )
-    assert set(tenth) < set(quarter) < set(whole)
+    assert tenth < quarter < whole
     assert len(quarter) == math.ceil(len(whole) / 4)
 
 
-def test_of_a_module_that_is_named_all_runs() -> None:
-    module = "tests/deploy/test_chart.py"
-    sampled, named = (
-        collected("--sample", "one"),
-        collected("--sample", "one", f"--modules={module}"),
-    )
-    every = collected("--sample", "one", "--whole=deploy")
-    assert {it for it in named if module in it} == {it for it in every if module in it}
-    assert {it for it in named if module not in it} <= {it for it in every if module not in it}
+def test_of_a_module_that_is_named_all_runs(collected: dict[str, list[str]]) -> None:
+    sampled, named, every = (collected[row] for row in ("a sample", "a module", "whole"))
+    assert {it for it in named if MODULE in it} == {it for it in every if MODULE in it}
+    assert {it for it in named if MODULE not in it} <= {it for it in every if MODULE not in it}
     assert len(sampled) < len(named) < len(every)
+
+
+def test_of_tests_that_are_named_no_sample_is_taken(collected: dict[str, list[str]]) -> None:
+    assert len({test for test in collected["named"] if MODULE in test}) > 10
 
 
 def test_harnesses_that_passed_whole_are_named_beside_one_that_failed(tmp_path: Path) -> None:
@@ -303,11 +366,6 @@ def test_harnesses_that_passed_whole_are_named_beside_one_that_failed(tmp_path: 
     assert "seconds of each harness:" in ran.stdout
     assert named.read_text() == "docs"
     assert ran.returncode == pytest.ExitCode.TESTS_FAILED
-
-
-def test_of_tests_that_are_named_no_sample_is_taken() -> None:
-    named = collected("--sample", "one", "tests/deploy/test_chart.py")
-    assert len({test for test in named if "test_chart.py" in test}) > 10
 
 
 def test_a_quick_look_is_at_the_tests_of_what_is_changed() -> None:

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -45,6 +45,12 @@ MODULES: dict[str, str] = {
 }
 LONG = _TABLE["long"]["harnesses"].split()
 """Harnesses of which the gate runs a quarter where a whole run is recorded."""
+CHECKS: dict[str, tuple[str, ...]] = {
+    check: tuple(prefixes.split()) for check, prefixes in _TABLE["checks"].items()
+}
+"""Checks of the gate beside the tests, and the prefixes of the paths whose change runs one."""
+_TURNS = 2
+"""Checks of a gate beside those that it has to run: the ones that passed longest ago."""
 _DUE = timedelta(days=2)
 """From the begin of the day of a whole run until another one is due."""
 _MOST_MODULES = 8
@@ -71,6 +77,12 @@ def guarded_by(path: str) -> frozenset[str]:
     prefix = max((row for row in GUARDED if path.startswith(row)), key=len, default=None)
     names = ALL if prefix is None else GUARDED[prefix]
     return frozenset(harness for name in names for harness in HARNESSES.get(name, [name]))
+
+
+def _proved_by(path: str) -> frozenset[str]:
+    """Return the harnesses and the checks that a change of `path` has to run."""
+    checks = (check for check, prefixes in CHECKS.items() if path.startswith(prefixes))
+    return guarded_by(path).union(checks)
 
 
 def harness_of(path: str, *, over_other_stores: bool) -> str:
@@ -114,7 +126,7 @@ WHOLE, QUARTER, SAMPLE = "whole", "a quarter", "a sample"
 
 @dataclass(frozen=True)
 class Decision:
-    """A harness, how much of it has to run, and the reason for that."""
+    """A harness or a check, how much of it has to run, and the reason for that."""
 
     harness: str
     share: str
@@ -131,14 +143,15 @@ def git(*arguments: str) -> str:
 
 
 def hashes(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return one hash for each harness, over the files that guard it: pairs of a path and what
-    stands for its content.
+    """Return one hash for each harness and check, over the files that guard it: pairs of a path and
+    what stands for its content.
     """
-    digests = {harness: hashlib.sha256() for tier in ALL for harness in HARNESSES[tier]}
+    names = [*(harness for tier in ALL for harness in HARNESSES[tier]), *CHECKS]
+    digests = {name: hashlib.sha256() for name in names}
     for path, content in sorted(files):
-        for harness in guarded_by(path):
-            digests[harness].update(f"{content} {path}\0".encode())
-    return {harness: digest.hexdigest() for harness, digest in digests.items()}
+        for name in _proved_by(path):
+            digests[name].update(f"{content} {path}\0".encode())
+    return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
 def committed_files() -> list[tuple[str, str]]:
@@ -158,7 +171,7 @@ def changed_files() -> list[str]:
 
 
 def read_record() -> dict[str, dict[str, str]]:
-    """Return what is recorded of each harness: nothing if the record cannot be read."""
+    """Return what is recorded of each harness and check: nothing if the record cannot be read."""
     try:
         record = json.loads(RECORD.read_text("utf-8"))
         return {harness: dict(entry) for harness, entry in record.items()}
@@ -167,11 +180,11 @@ def read_record() -> dict[str, dict[str, str]]:
 
 
 def plan() -> list[Decision]:
-    """Decide for each harness how much of it has to run."""
+    """Decide for each harness how much of it has to run, and for each check whether it does."""
     changed, current, record = changed_files(), hashes(committed_files()), read_record()
     decisions = []
     for harness, content in current.items():
-        touched = next((path for path in changed if harness in guarded_by(path)), None)
+        touched = next((path for path in changed if harness in _proved_by(path)), None)
         entry = record.get(harness, {})
         modules: tuple[str, ...] | None = None
         if touched is not None:
@@ -187,6 +200,10 @@ def plan() -> list[Decision]:
                 reason += f", whole modules of its own: {len(modules)}" if modules else ""
                 reason += "" if _is_fresh(entry) else ": another whole run is due"
         decisions.append(Decision(harness, share, reason, modules or ()))
+    waiting = [one for one in decisions if one.harness in CHECKS and one.share == SAMPLE]
+    waiting = by_seed(waiting, git("rev-parse", "HEAD"))
+    for one in sorted(waiting, key=lambda it: record[it.harness].get("date", ""))[:_TURNS]:
+        decisions[decisions.index(one)] = replace(one, share=WHOLE, reason="it is its turn")
     return decisions
 
 
@@ -223,12 +240,12 @@ def since(entry: Mapping[str, str]) -> str:
 
 
 def write_record(harnesses: Sequence[str]) -> None:
-    """Record that the whole of these harnesses passed on the commit that is checked out."""
+    """Record that the whole of these harnesses and checks passed on the commit checked out."""
     current, record = hashes(committed_files()), read_record()
     commit, date = git("rev-parse", "HEAD").strip(), f"{datetime.now(UTC):%Y-%m-%d}"
     changed = changed_files()
     for harness in harnesses:
-        if not any(harness in guarded_by(path) for path in changed):
+        if not any(harness in _proved_by(path) for path in changed):
             record[harness] = {
                 "content": current[harness],
                 "commit": commit,
@@ -323,13 +340,15 @@ def main(arguments: Sequence[str]) -> int:
                 decisions = [Decision(one.harness, WHOLE, "as asked for") for one in decisions]
             for one in decisions:
                 print(f"{one.harness}: {one.share}, {one.reason}", file=sys.stderr)
-            for share in (WHOLE, QUARTER):
-                print(",".join(one.harness for one in decisions if one.share == share))
+            whole = [one.harness for one in decisions if one.share == WHOLE]
+            print(",".join(one for one in whole if one in TIER_OF))
+            print(",".join(one.harness for one in decisions if one.share == QUARTER))
             print(",".join(sorted({it for one in decisions for it in one.modules})))
-        case ["passed", *harnesses] if all(
-            TIER_OF.get(one, CONTRACT) != CONTRACT for one in harnesses
+            print(",".join(one for one in whole if one in CHECKS))
+        case ["passed", *names] if all(
+            one in CHECKS or TIER_OF.get(one, CONTRACT) != CONTRACT for one in names
         ):
-            write_record(harnesses)
+            write_record(names)
         case ["touched"]:
             print(" ".join(folders_of(changed_files())))
         case _:
