@@ -13,8 +13,7 @@ from recollect_server.run.settings import Settings, WrongSettings
 
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.crash.load import connected, process
-from tests.server.conftest import Connect, Service, files_with, moment, user
+from tests.server.conftest import Connect, Service, moment, user
 from tests.waiting import until
 
 DAY = timedelta(days=1) // timedelta(milliseconds=1)
@@ -167,33 +166,6 @@ def test_rules_can_be_a_list_in_the_file(tmp_path: Path) -> None:
     path.write_text("retention:\n  - delete channel=web idle=90d\n  - delete bytes=2g\n")
     loaded = Settings.load(path, {})
     assert [rule.bytes for rule in loaded.retention_rules] == [None, 2 << 30]
-
-
-@pytest.mark.parametrize("point", ["delete.begun", "delete.durable", "delete.remembered"])
-def test_a_server_that_is_killed_while_it_retires_goes_on_the_next_time(
-    point: str, tmp_path: Path, start_server: Start
-) -> None:
-    data = tmp_path / "killed"
-    flags = ("--retention", "delete channel=web idle=1d", "--retention-grace", "0s")
-    with process(data) as server, connected(server.target) as service:
-        names = [service.create(create_time=moment(1_600_000_000_000)).id for _ in range(2)]
-        for name in names:
-            service.append(name, user(WORD, timestamp=moment(1_600_000_000_000)))
-        service.listed()
-        server.popen.terminate()
-        server.popen.wait()
-    with process(data, point, "127.0.0.1:0", *flags) as server:
-        assert server.was_killed
-    running = start_server(
-        data_dir=data, retention_grace="0s", retention="delete channel=web idle=1d"
-    )
-    with connected(running.target) as service:
-        until(lambda: not listed(service))
-    with Client(running.target) as client:
-        receipts = list(client.admin.list_retention_receipts())
-    assert {it.conversation.conversation_id for it in receipts} == set(names)
-    running.stop()  # the list is empty before the last delete has ended
-    assert files_with(data, WORD) == []
 
 
 def test_a_new_rule_waits_over_restarts_and_says_until_when(

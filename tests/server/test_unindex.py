@@ -4,7 +4,6 @@ a message brings it back.
 
 import shutil
 from datetime import timedelta
-from pathlib import Path
 
 import apsw
 import pytest
@@ -14,21 +13,18 @@ from recollect.v1.conversation_service_pb2 import RedactMessageRequest, StreamUp
 from recollect.v1.recall_service_pb2 import BuildContextRequest
 from recollect_server.kernel.domain.conversation import ConversationUnindexed
 from recollect_server.kernel.domain.filters import SearchScope
-from recollect_server.kernel.failpoints import FAILPOINTS
 from recollect_server.recall.search import Search
-from recollect_server.recall.vectors.checking import state_of
 from recollect_server.retention.service import Retention
 from recollect_server.run.settings.values import FOLDER
 
 from tests import at_rest
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.crash.load import connected, process
+from tests.crash.load import process
 from tests.server.conftest import Connect, Service, agent, delete_index, moment, user
 from tests.waiting import until
 
 DAY = timedelta(days=1) // timedelta(milliseconds=1)
 RULE = "unindex channel=web idle=30d"
-OF_UNINDEXING = {it for it in FAILPOINTS if it.startswith(("unindex.", "reindex."))}
 LONG = 2100  # messages: more than two parts, and enough text to be marked and merged away
 WORD = "quixotriple"
 TEXT = f"The {WORD} zebra sleeps in Kyoto"
@@ -270,79 +266,6 @@ def test_of_a_long_one_no_word_stays_in_the_index_and_every_line_comes_back(
     again.stop()
     assert problems(again) == []
     assert b"angolin" in (again.folder / "conversations.db").read_bytes()
-
-
-@pytest.mark.files
-@pytest.mark.parametrize("point", [*sorted(OF_UNINDEXING), "unindex.part:2", "reindex.part:2"])
-def test_a_server_that_is_killed_in_between_finishes_with_its_next_start(
-    point: str, tmp_path: Path, start_server: Start
-) -> None:
-    data = tmp_path / "killed"
-    flags = ("--retention", "unindex idle=1d", "--retention-grace", "0s")
-    is_reindexed = point.startswith("reindex.")
-    with process(data) as server, connected(server.target) as service:
-        time = moment(1_600_000_000_000)
-        if point.endswith(":2"):
-            name = long_one(service, time)
-        else:
-            name = service.create(create_time=time).id
-            service.append(name, user(TEXT, timestamp=time))
-        service.listed()
-        server.popen.terminate()
-        server.popen.wait()
-    with process(data, point, "127.0.0.1:0", *flags) as server:
-        if is_reindexed:
-            with connected(server.target) as service:
-                until(lambda: service.get(name).unindexed)
-                service.append(name, user("Back"))
-            server.popen.terminate()  # its job may be at the point already, or look in a minute
-        was_killed = server.was_killed
-    if not was_killed:
-        with process(data, point, "127.0.0.1:0", *flags) as server:
-            was_killed = server.was_killed
-    assert was_killed
-    running = start_server(data_dir=data)
-    assert not running.app.recovered.rebuilt
-    with connected(running.target) as service:
-        expected = [name] if is_reindexed else []
-        until(lambda: service.found(WORD) == expected)
-        until(lambda: not running.app.spaces.open_now()[0]._space.index.removal.unsettled())
-    running.stop()
-    assert problems(running) == []
-
-
-@pytest.mark.files
-@pytest.mark.parametrize("point", ["unindex.words_gone", "delete.durable"])
-def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
-    point: str, tmp_path: Path, start_server: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = tmp_path / "killed"
-    deletes = point.startswith("delete.")
-    action = "delete" if deletes else "unindex"
-    with monkeypatch.context() as patch:
-        patch.setenv("RECOLLECT_EMBEDDER", "onnx")
-        flags = ("--retention", f"{action} channel=web idle=1d", "--retention-grace", "0s")
-        with process(data) as server, connected(server.target) as service:
-            time = moment(1_600_000_000_000)
-            name = service.create("web", create_time=time).id
-            service.append(name, user(TEXT, timestamp=time))
-            other = service.conversation_of("Potatoes", channel="cli")
-            until(lambda: not service.search("zebra").degraded)
-            until(lambda: state_of(data / "default" / "conversations").vectors == 2)
-            server.popen.terminate()
-            server.popen.wait()
-        with process(data, point, "127.0.0.1:0", *flags) as server:
-            assert server.was_killed
-    folder = data / "default" / "conversations"
-    assert state_of(folder).vectors == 2
-    running = start_server(data_dir=data, embedder="off")
-    with connected(running.target) as service:
-        there = {it.id: it.unindexed for it in service.listed().conversations}
-        assert there == ({other: False} if deletes else {other: False, name: True})
-    assert state_of(folder).vectors == 1
-    assert set(state_of(folder).lines) == {other}
-    running.stop()
-    assert problems(running) == []
 
 
 def test_a_message_that_comes_between_two_parts_is_kept_and_brings_the_words_back(
