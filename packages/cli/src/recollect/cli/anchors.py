@@ -3,9 +3,9 @@
 from datetime import datetime
 
 import click
+from rich.console import Console
 
 from recollect import Anchor
-from recollect._shared.plain import plain
 from recollect.cli.commands import Commands
 from recollect.cli.options import (
     CONVERSATION,
@@ -18,7 +18,7 @@ from recollect.cli.options import (
     with_shell,
     with_yes,
 )
-from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line
+from recollect.cli.printing import clean, console, json_lines, local, one_line
 
 
 @click.group(cls=Commands)
@@ -34,21 +34,15 @@ def anchors() -> None:
 def list_(shell: Shell, key: str | None, superseded: bool, as_of: datetime | None) -> None:
     """List anchors by key, all of them or that of KEY."""
     rows = shell.client.recall.list_anchors(key, include_superseded=superseded, as_of=as_of)
-    if shell.as_json:
-        json_lines(rows)
-        return
-    out = console()
-    if not rows:
-        out.print("No anchors.")
-    for it in rows:
-        out.print(one_line(f"{it.key}: {it.value}", "dim" if it.superseded_time else "bold"))
-        until = f" to {local(it.superseded_time)}" if it.superseded_time else " on"
-        source = f", from {it.source.conversation_id} {it.source.sequence}" if it.source else ""
-        out.print(
-            one_line(
-                f"  from {local(it.create_time)}{until}, sure to {it.confidence:.2f}{source}", "dim"
-            )
-        )
+    shell.print_each(rows, _print_anchor, "No anchors.")
+
+
+def _print_anchor(out: Console, it: Anchor) -> None:
+    out.print(one_line(f"{it.key}: {it.value}", "dim" if it.superseded_time else "bold"))
+    until = f" to {local(it.superseded_time)}" if it.superseded_time else " on"
+    source = f", from {it.source.conversation_id} {it.source.sequence}" if it.source else ""
+    times = f"  from {local(it.create_time)}{until}, sure to {it.confidence:.2f}{source}"
+    out.print(one_line(times, "dim"))
 
 
 @anchors.command("set")
@@ -77,11 +71,8 @@ def set_(
 ) -> None:
     """Set the anchor KEY to VALUE. A value that it had before is superseded and remembered."""
     it = shell.client.recall.set_anchor(key, " ".join(value), confidence=confidence, source=source)
-    if shell.as_json:
-        json_line(plain(it))
-    else:
-        before = f", before that {it.supersedes!r}" if it.supersedes else ""
-        console().print(clean(f"{it.key} is {it.value!r}{before}."))
+    before = f", before that {it.supersedes!r}" if it.supersedes else ""
+    shell.print(it, f"{it.key} is {it.value!r}{before}.")
 
 
 @anchors.command()

@@ -62,7 +62,10 @@ def chat(shell: Shell, name: str, answer_with: str | None) -> None:
                 f"this server knows no channels, which chat needs: {error}", REFUSED
             ) from error
         if isinstance(received, CommandReply):
-            _say(shell, received)
+            if shell.as_json:
+                json_line({"reply": received.text, "conversationId": received.conversation.id})
+            else:
+                console().print(clean(received.text, "yellow"))
             continue
         if not isinstance(received, StoredInConversation):
             raise Ended("the server takes what is typed here for a third party's", FAILED)
@@ -104,13 +107,6 @@ def _show(shell: Shell) -> Any:
         return lambda _: None
     out = console()
     return lambda part: out.print(clean(part, "green"), end="")
-
-
-def _say(shell: Shell, reply: CommandReply) -> None:
-    if shell.as_json:
-        json_line({"reply": reply.text, "conversationId": reply.conversation.id})
-    else:
-        console().print(clean(reply.text, "yellow"))
 
 
 def _record(conversation_id: str, message: Message) -> None:

@@ -241,10 +241,8 @@ def _report(shell: Shell, tally: Tally, *, is_dry: bool) -> None:
     """Print the counts. Ends the command with a code of its own where something was left out, cut
     or guessed.
     """
-    if shell.as_json:
-        json_line(tally.counts() | ({"dryRun": True} if is_dry else {}))
-    else:
-        console().print(clean(_sentences(tally, is_dry=is_dry)))
+    counts = tally.counts() | ({"dryRun": True} if is_dry else {})
+    shell.print(counts, _sentences(tally, is_dry=is_dry))
     if tally.lost or tally.guessed:
         guesses = f"; notes on the rest: {tally.guessed}" if tally.guessed else ""
         count = f"{tally.lost}{guesses}"

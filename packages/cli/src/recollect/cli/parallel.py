@@ -1,4 +1,4 @@
-"""Work on many things at a time, with a progress bar on a terminal."""
+"""A progress bar on a terminal, over work on many conversations."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -7,21 +7,9 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from recollect.imports.running import in_parallel
 from recollect.imports.values import counted
 
 T = TypeVar("T")
-R = TypeVar("R")
-
-
-def each(
-    work: Callable[[T], R], things: Iterable[T], *, total: int | None, title: str
-) -> Iterator[R]:
-    """Yield the results of `work` in the order of their completion.
-
-    Things are taken as needed, in the caller's thread. The first error ends it.
-    """
-    yield from followed(in_parallel(work, things), total=total, title=title)
 
 
 def followed(

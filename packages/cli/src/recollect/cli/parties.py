@@ -16,6 +16,7 @@ from recollect import (
     CommunicationDeleted,
     CommunicationEscalated,
     CommunicationList,
+    CommunicationMatch,
     CommunicationMessage,
     CommunicationUpdate,
     DateRange,
@@ -37,6 +38,7 @@ from recollect.cli.options import (
     confirm,
     text_of,
     with_channels,
+    with_limit,
     with_patient_shell,
     with_shell,
     with_span,
@@ -47,7 +49,6 @@ from recollect.cli.printing import (
     clean,
     console,
     json_line,
-    json_lines,
     local,
     one_line,
     snippet_of,
@@ -78,13 +79,7 @@ def communications() -> None:
 @click.option(
     "--open", "open_only", is_flag=True, help="Only those with a question that waits for the owner."
 )
-@click.option(
-    "--limit",
-    type=WholeNumber(0, MAX_NUMBER),
-    default=50,
-    show_default=True,
-    help="The most to list; 0 means all.",
-)
+@with_limit
 @with_shell
 def list_communications(
     shell: Shell, party: str | None, trust: str | None, open_only: bool, limit: int
@@ -106,16 +101,7 @@ def list_communications(
     elif party is not None:
         rows = (it for it in pages(None) if _is_called(it, party))
     chosen = islice(rows, limit or None)
-    if shell.as_json:
-        json_lines(chosen)
-        return
-    out = console()
-    none = True
-    for it in chosen:
-        none = False
-        out.print(_heading(it))
-    if none:
-        out.print("No communications.")
+    shell.print_each(chosen, lambda out, it: out.print(_heading(it)), "No communications.")
 
 
 @communications.command()
@@ -189,18 +175,15 @@ def search(
         date_range=DateRange(since, until) if since or until else None,
         communication_id=communication,
     )
-    if shell.as_json:
-        json_lines(answer)
-        return
-    out = console()
-    if not answer.matches:
-        out.print("Nothing found.")
-    for it in answer:
-        out.print(_heading(it.communication))
-        arrow = _ARROWS[it.direction]
-        out.print(one_line(f"{arrow} {local(it.timestamp)}  {it.score:.2f}", "dim"))
-        out.print(snippet_of(it), soft_wrap=False)
-        out.print()
+    shell.print_each(answer, _print_match, "Nothing found.")
+
+
+def _print_match(out: Console, it: CommunicationMatch) -> None:
+    out.print(_heading(it.communication))
+    arrow = _ARROWS[it.direction]
+    out.print(one_line(f"{arrow} {local(it.timestamp)}  {it.score:.2f}", "dim"))
+    out.print(snippet_of(it), soft_wrap=False)
+    out.print()
 
 
 @communications.command()
@@ -390,11 +373,8 @@ def redact_message(
     if not yes:
         confirm(f"Remove the text of message {sequence} of {communication} for good?")
     done = shell.client.external.redact_external_message(communication, sequence)
-    if shell.as_json:
-        json_line(plain(done))
-        return
     question = ", and of the question about it" if done.escalation else ""
-    console().print(clean(f"{communication}: the text of message {sequence}{question} is removed."))
+    shell.print(done, f"{communication}: the text of message {sequence}{question} is removed.")
 
 
 @communications.command("tail")
@@ -423,13 +403,7 @@ def escalations() -> None:
 @escalations.command("list")
 @click.option("--communication", metavar="ID", help="Only of this communication.")
 @click.option("--resolved", is_flag=True, help="Those that were resolved too.")
-@click.option(
-    "--limit",
-    type=WholeNumber(0, MAX_NUMBER),
-    default=50,
-    show_default=True,
-    help="The most to list; 0 means all.",
-)
+@with_limit
 @with_shell
 def list_escalations(shell: Shell, communication: str | None, resolved: bool, limit: int) -> None:
     """List the questions that wait for the owner, the oldest first."""
@@ -438,15 +412,7 @@ def list_escalations(shell: Shell, communication: str | None, resolved: bool, li
         include_resolved=resolved,
         page_size=min(limit or _PAGE, _PAGE),
     )
-    chosen = list(islice(pages, limit or None))
-    if shell.as_json:
-        json_lines(chosen)
-        return
-    out = console()
-    if not chosen:
-        out.print("No questions.")
-    for it in chosen:
-        _print_escalation(out, it)
+    shell.print_each(list(islice(pages, limit or None)), _print_escalation, "No questions.")
 
 
 @escalations.command()
@@ -534,7 +500,10 @@ def _print_update(out: Console, update: CommunicationUpdate) -> None:
                 warn("The stream began again: this is what is newest.")
             for it in reversed(newest):
                 out.print(_heading(it))
-        case CommunicationMessage(communication=it, message=message):
+        case (
+            CommunicationMessage(communication=it, message=message)
+            | ExternalMessageRedacted(communication=it, message=message)
+        ):
             out.print(_heading(it))
             if message:
                 _print_message(out, message)
@@ -542,10 +511,6 @@ def _print_update(out: Console, update: CommunicationUpdate) -> None:
             out.print(_heading(it))
         case CommunicationEscalated(escalation=escalation):
             _print_escalation(out, escalation)
-        case ExternalMessageRedacted(communication=it, message=message):
-            out.print(_heading(it))
-            if message:
-                _print_message(out, message)
         case CommunicationDeleted():
             out.print(one_line(f"{update.communication_id} is deleted.", "bold"))
 

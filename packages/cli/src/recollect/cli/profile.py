@@ -3,7 +3,9 @@
 from datetime import datetime
 
 import click
+from rich.console import Console
 
+from recollect import ProfileStatement
 from recollect.cli.commands import Commands
 from recollect.cli.options import (
     CONVERSATION,
@@ -15,7 +17,7 @@ from recollect.cli.options import (
     with_shell,
     with_yes,
 )
-from recollect.cli.printing import clean, console, json_lines, local, one_line
+from recollect.cli.printing import clean, console, local, one_line
 
 
 @click.group(cls=Commands)
@@ -29,24 +31,16 @@ def profile() -> None:
 def list_(shell: Shell, as_of: datetime | None) -> None:
     """List the profile, in the order in which it gets room in a context."""
     answer = shell.client.recall.get_profile(as_of=as_of)
-    if shell.as_json:
-        json_lines(answer.statements)
-        return
-    out = console()
-    if not answer.statements:
-        out.print("Nothing is known.")
-    for it in answer.statements:
-        sender = f" by {it.sender}" if it.sender else ""
-        out.print(one_line(it.text, "bold"))
-        out.print(
-            one_line(
-                f"{it.kind.value}, said {local(it.time)}{sender}, from {it.conversation_id}"
-                f" {it.sequence} {it.start}",
-                "dim",
-            )
-        )
-    if answer.degraded:
-        out.print(clean(f"Some may be missing: {answer.degraded}."))
+    shell.print_each(answer.statements, _print_statement, "Nothing is known.")
+    if answer.degraded and not shell.as_json:
+        console().print(clean(f"Some may be missing: {answer.degraded}."))
+
+
+def _print_statement(out: Console, it: ProfileStatement) -> None:
+    sender = f" by {it.sender}" if it.sender else ""
+    place = f"{it.conversation_id} {it.sequence} {it.start}"
+    out.print(one_line(it.text, "bold"))
+    out.print(one_line(f"{it.kind.value}, said {local(it.time)}{sender}, from {place}", "dim"))
 
 
 @profile.command()
