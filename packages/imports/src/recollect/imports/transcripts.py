@@ -25,14 +25,13 @@ def is_beginning(value: Any) -> bool:
     return isinstance(value, dict) and value.get("type") == "meta"
 
 
-def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+def read(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of a transcript, and the lines that belong to none. Raises OSError.
 
     A file named as one of a data folder holds one conversation, whose id is the file's name: a
     copy under another name is another conversation. In any other file each line of the type `meta`
     begins a conversation.
     """
-    del options
     lines, name = _lines(reading), reading.name
     if PurePath(name).match(plans.TRANSCRIPTS):
         own = PurePath(name).name.removesuffix(".jsonl")
