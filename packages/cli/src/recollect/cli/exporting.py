@@ -21,8 +21,7 @@ from recollect.cli.options import (
     with_participants,
     with_patient_shell,
 )
-from recollect.cli.parallel import followed
-from recollect.cli.printing import warn
+from recollect.cli.printing import followed, warn
 from recollect.imports import transcript
 from recollect.imports.plans import Tally
 from recollect.imports.running import in_parallel

@@ -12,8 +12,7 @@ from recollect import RecollectError
 from recollect._shared.plain import time_text
 from recollect.cli.exits import INCOMPLETE, Ended, code_of, sentence_of
 from recollect.cli.options import PIPES, Shell, with_patient_shell
-from recollect.cli.parallel import followed
-from recollect.cli.printing import clean, console, json_line, local, warn
+from recollect.cli.printing import clean, console, followed, json_line, local, warn
 from recollect.imports import finding, recall_sets, running, table
 from recollect.imports.forms import Options
 from recollect.imports.plans import TRANSCRIPTS, Event, Skip, Tally

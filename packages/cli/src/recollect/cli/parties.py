@@ -28,7 +28,7 @@ from recollect import (
     ExternalMessageRedacted,
     Trust,
 )
-from recollect._shared.plain import plain, time_text
+from recollect._shared.plain import plain
 from recollect.cli.commands import Commands
 from recollect.cli.deleting import end_of, print_receipt, remove_matching, the_one
 from recollect.cli.options import (
@@ -52,6 +52,7 @@ from recollect.cli.printing import (
     local,
     one_line,
     snippet_of,
+    update_record,
     warn,
 )
 from recollect.imports.values import counted
@@ -518,13 +519,7 @@ def _print_update(out: Console, update: CommunicationUpdate) -> None:
 def _record(update: CommunicationUpdate) -> dict[str, Any]:
     """Return an update as JSON. `kind` is the name in the contract."""
     name = type(update.kind).__name__
-    record: dict[str, Any] = {"kind": name[0].lower() + name[1:], "cursor": update.cursor}
-    record |= {
-        "communicationId": update.communication_id,
-        "time": time_text(update.time),
-        "reset": update.reset or None,
-    }
-    record = {key: value for key, value in record.items() if value}
+    record = update_record(update, name, communicationId=update.communication_id)
     if isinstance(update.kind, CommunicationList):
         return record | {"communications": [plain(it) for it in update.kind.communications]}
     return record | {name: value for name, value in plain(update.kind).items() if value is not None}

@@ -1,11 +1,13 @@
-"""`recollect anchors`: lasting facts about the user."""
+"""`recollect anchors` and `recollect profile`: facts about the user, and what users said of
+themselves.
+"""
 
 from datetime import datetime
 
 import click
 from rich.console import Console
 
-from recollect import Anchor
+from recollect import Anchor, ProfileStatement
 from recollect.cli.commands import Commands
 from recollect.cli.options import (
     CONVERSATION,
@@ -31,7 +33,7 @@ def anchors() -> None:
 @click.option("--superseded", is_flag=True, help="Earlier values too.")
 @with_as_of
 @with_shell
-def list_(shell: Shell, key: str | None, superseded: bool, as_of: datetime | None) -> None:
+def list_anchors(shell: Shell, key: str | None, superseded: bool, as_of: datetime | None) -> None:
     """List anchors by key, all of them or that of KEY."""
     rows = shell.client.recall.list_anchors(key, include_superseded=superseded, as_of=as_of)
     shell.print_each(rows, _print_anchor, "No anchors.")
@@ -62,7 +64,7 @@ def _print_anchor(out: Console, it: Anchor) -> None:
     help="The message that it came from: its conversation, and its `sequence` in `show --json`.",
 )
 @with_shell
-def set_(
+def set_anchor(
     shell: Shell,
     key: str,
     value: tuple[str, ...],
@@ -75,11 +77,11 @@ def set_(
     shell.print(it, f"{it.key} is {it.value!r}{before}.")
 
 
-@anchors.command()
+@anchors.command("delete")
 @click.argument("key")
 @with_yes
 @with_shell
-def delete(shell: Shell, key: str, yes: bool) -> None:
+def delete_anchor(shell: Shell, key: str, yes: bool) -> None:
     """Forget the anchor KEY for good, with all values that it ever had. What was said stays in its
     conversation.
 
@@ -95,3 +97,45 @@ def delete(shell: Shell, key: str, yes: bool) -> None:
         console().print(
             clean(f"{key} is forgotten: {', '.join(repr(it.value) for it in forgotten)}.")
         )
+
+
+@click.group(cls=Commands)
+def profile() -> None:
+    """Show what users said of themselves and how they want to be answered, and take it away."""
+
+
+@profile.command("list")
+@with_as_of
+@with_shell
+def list_profile(shell: Shell, as_of: datetime | None) -> None:
+    """List the profile, in the order in which it gets room in a context."""
+    answer = shell.client.recall.get_profile(as_of=as_of)
+    shell.print_each(answer.statements, _print_statement, "Nothing is known.")
+    if answer.degraded and not shell.as_json:
+        console().print(clean(f"Some may be missing: {answer.degraded}."))
+
+
+def _print_statement(out: Console, it: ProfileStatement) -> None:
+    sender = f" by {it.sender}" if it.sender else ""
+    place = f"{it.conversation_id} {it.sequence} {it.start}"
+    out.print(one_line(it.text, "bold"))
+    out.print(one_line(f"{it.kind.value}, said {local(it.time)}{sender}, from {place}", "dim"))
+
+
+@profile.command("remove")
+@click.argument("conversation", type=CONVERSATION)
+@click.argument("sequence", type=WholeNumber(1, MAX_NUMBER))
+@click.argument("start", type=WholeNumber(0, MAX_NUMBER), default=0)
+@with_yes
+@with_shell
+def remove_statement(shell: Shell, conversation: str, sequence: int, start: int, yes: bool) -> None:
+    """Leave a statement out of the profile from now on, by its place as `profile list` shows it:
+    CONVERSATION, SEQUENCE and START. What was said stays in its conversation.
+
+    It asks first on a terminal; elsewhere it needs --yes.
+    """
+    if not yes:
+        confirm("Leave it out of the profile?")
+    shell.client.recall.remove_profile_statement(conversation, sequence, start)
+    if not shell.as_json:
+        console().print("It is in no context any more.")
