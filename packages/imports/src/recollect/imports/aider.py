@@ -10,13 +10,12 @@ marks. An editor may have taken the spaces away; then the blank lines alone deci
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from recollect import Role
 from recollect.imports.forms import Format, Options
 from recollect.imports.plans import Plan, Repeated, Skip, note, skips_of
 from recollect.imports.reading import MAX_ITEM, Reading
-from recollect.imports.talks import Talk
+from recollect.imports.talks import Talk, local_moment
 from recollect.imports.transcript import Damaged
 from recollect.imports.values import digest
 
@@ -92,7 +91,7 @@ def _plans(section: _Section, counts: dict[str, int], notes: Repeated) -> Iterat
 
 
 def _plan(section: _Section, own: str, parts: list[tuple[Role, str]]) -> Plan | Skip:
-    talk = Talk(NAME, own, section.where, create_time=_time(section.start))
+    talk = Talk(NAME, own, section.where, create_time=local_moment(section.start))
     model = answer = ""
     is_begun = False
     for number, (role, text) in enumerate(parts, start=1):
@@ -124,14 +123,6 @@ def _without_thinking(talk: Talk, answer: str) -> str:
     thinking, _, rest = answer[tag.end() :].partition(f"</{tag[1]}>")
     talk.think(thinking)
     return rest.strip()
-
-
-def _time(text: str) -> datetime | None:
-    """Return a time of a heading, in this machine's time zone: the file names none."""
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def _parts(lines: list[str]) -> Iterator[tuple[Role, str]]:

@@ -387,6 +387,16 @@ def moment(value: Any) -> datetime | None:
     return time if time.year >= _FIRST_YEAR else None
 
 
+def local_moment(text: Any) -> datetime | None:
+    """Return a time of ISO 8601 of a machine that wrote no time zone, in this machine's; None for
+    anything else.
+    """
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
+
+
 def _time_of(text: str) -> datetime:
     """Return the time of a text. Raises ValueError, TypeError."""
     if len(text) > _MAX_TIME:

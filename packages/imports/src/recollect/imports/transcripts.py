@@ -1,6 +1,5 @@
 """Transcripts: the lines of conversations as a data folder and `export` have them."""
 
-import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,14 +9,12 @@ from typing import Any
 from recollect.imports import plans, transcript
 from recollect.imports.forms import Format, Options
 from recollect.imports.plans import Batch, Event, Placed, Plan, Skip, fingerprint
-from recollect.imports.reading import Reading
+from recollect.imports.reading import UTF_16, Reading
 from recollect.imports.transcript import LOST_CHANNEL, Beginning, Damaged
 
 _MOST_BEFORE = 10_000
 """Lines after which a file in which no conversation has begun is given up."""
 _EVENTS_AS_TYPES = ("title_assigned", "compression", "abbreviation", "meta_update", "close")
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""The first bytes of a file that a shell of Windows wrote, as in `recollect export > FILE`."""
 
 
 def is_beginning(value: Any) -> bool:
@@ -85,7 +82,7 @@ def _lines(reading: Reading) -> Iterator[_Line]:
         if not text.strip():
             continue
         where = f"{reading.name}:{number}"
-        if number == 1 and text.startswith(_UTF_16):
+        if number == 1 and text.startswith(UTF_16):
             yield _Line(number, where, {}, "the file is UTF-16: save it as UTF-8")
             return
         try:
