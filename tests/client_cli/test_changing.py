@@ -279,6 +279,7 @@ def test_anchors_are_set_listed_and_forgotten(
     assert stored["source"] == {"conversationId": it.id, "sequence": 2}
     client.recall.set_anchor("city", "Oslo")
     assert [line["key"] for line in inside("anchors", "list").lines] == ["city", "name"]
+    assert "No anchors." not in inside("anchors", "list", on_terminal=True).out
     assert {line["value"] for line in inside("anchors", "list", "name", "--superseded").lines} == {
         "Al",
         "Alex Doe",

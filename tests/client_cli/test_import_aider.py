@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Message, Role
-from recollect.imports import aider, finding
+from recollect.imports import finding
 from recollect.imports.forms import Options
 from recollect.imports.plans import Batch, Plan
 from recollect.imports.reading import MAX_ITEM
+from recollect.imports.talks import local_moment
 
 from tests.client_cli.conftest import BringIn, Counts, Run
 from tests.client_cli.test_import_agents import loaded
@@ -164,7 +165,7 @@ def test_times_of_a_heading_are_those_of_this_machine_and_one_that_cannot_be_rea
     ran = run("import", history(tmp_path, f"{odd}\n#### Hi  \n"))
     assert (ran.code, ran.lines[0]["notes"]) == (6, 1)
     assert "a conversation has no time: it is dated with the import: line 2" in ran.err
-    assert aider._time("2024-05-01 10:00:00") == datetime(2024, 5, 1, 10).astimezone()
+    assert local_moment("2024-05-01 10:00:00") == datetime(2024, 5, 1, 10).astimezone()
 
 
 def test_a_history_without_its_beginning_is_read_where_the_format_is_named(

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 from recollect import Client
-from recollect.imports import mailboxes as of_imports
 from recollect.imports import whatsapp
 from recollect.imports.forms import Options
 from recollect.imports.plans import Batch, Plan
 from recollect.imports.reading import Source
-from recollect_server.text import mailbox_grammar as of_server
 
 from tests.client_cli.conftest import BringIn, Counts, Run
 from tests.client_cli.test_import_products import written
@@ -337,9 +335,3 @@ def test_the_sender_of_a_mail_is_read_before_its_words_are_decoded(
     [conversation] = client.conversations.list()
     messages = client.conversations.load(conversation.id).messages
     assert [it.sender for it in messages] == list(senders.values())
-
-
-def test_both_readers_of_mailboxes_are_one() -> None:
-    """The formats of imports may import nothing of the server."""
-    theirs, ours = (Path(it.__file__ or "").read_bytes() for it in (of_imports, of_server))
-    assert theirs == ours

@@ -15,7 +15,7 @@ from email.header import decode_header, make_header
 from functools import lru_cache
 from itertools import chain
 
-from recollect_server.text.mailbox_grammar import read_mailbox
+from recollect._shared.mailboxes import read_mailbox
 
 EMAIL, WHATSAPP, DISCORD, CLI, WEB = "email", "whatsapp", "discord", "cli", "web"
 

@@ -13,13 +13,13 @@ letters, ids once each. Thinking is left out (the API takes only what it signed 
 what has no words.
 """
 
-import json
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from recollect import Attachment, Message, Role
 from recollect._shared.file_parts import is_part
+from recollect.adapters.packing import object_of
 
 if TYPE_CHECKING:
     from anthropic.types import MessageParam
@@ -80,7 +80,7 @@ class _Written:
             self._open.append((call.id, ours))
             name = _NOT_OURS.sub("_", call.name)[:_LONGEST_NAME]
             calls.append(
-                {"type": "tool_use", "id": ours, "name": name, "input": _input(call.arguments)}
+                {"type": "tool_use", "id": ours, "name": name, "input": object_of(call.arguments)}
             )
         self._add("assistant", [*_text(message.content), *calls])
 
@@ -141,17 +141,6 @@ def _file(it: Attachment) -> Block:
     if it.uri.startswith("https://") and it.media_type == "application/pdf":
         return {"type": "document", "source": {"type": "url", "url": it.uri}}
     return {"type": "text", "text": f"[File: {it.media_type}, {it.uri}]"}
-
-
-def _input(arguments: str) -> dict[str, Any]:
-    """Return the arguments as the object that the API wants. Arguments that are no object are
-    passed on as text.
-    """
-    try:
-        value = json.loads(arguments or "{}")
-    except ValueError:
-        value = None
-    return value if isinstance(value, dict) else {"arguments": arguments}
 
 
 def _result(ours: str, content: str) -> Block:

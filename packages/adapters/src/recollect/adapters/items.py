@@ -111,16 +111,12 @@ def cleared() -> Message:
 
 def is_clearing(message: Message) -> bool:
     """Return whether the message takes every item before it back."""
-    shape = message.metadata.get(KEY)
-    return message.content == "[cleared]" and shape == json.dumps({"cleared": True})
+    return _change(message, "[cleared]", "cleared") is True
 
 
 def what_it_takes_back(message: Message) -> tuple[int, int] | None:
     """Return the message and the place of the item that this message takes back, else None."""
-    shape = message.metadata.get(KEY)
-    if not isinstance(shape, str) or message.content != "[taken back]":
-        return None
-    place = json.loads(shape).get("takenBack")
+    place = _change(message, "[taken back]", "takenBack")
     return (place[0], place[1]) if place else None
 
 
@@ -133,11 +129,16 @@ def compacted(first: Place, last: Place) -> Message:
 
 def what_it_compacts(message: Message) -> tuple[Place, Place] | None:
     """Return the first and the last of the items that this message takes back, else None."""
-    shape = message.metadata.get(KEY)
-    if not isinstance(shape, str) or message.content != "[compacted]":
-        return None
-    span = json.loads(shape).get("compacted")
+    span = _change(message, "[compacted]", "compacted")
     return (tuple(span[0]), tuple(span[1])) if span else None
+
+
+def _change(message: Message, content: str, name: str) -> Any:
+    """Return the value of a line that changes what is before it; None for any other message."""
+    shape = message.metadata.get(KEY)
+    if not isinstance(shape, str) or message.content != content:
+        return None
+    return json.loads(shape).get(name)
 
 
 def _assistant(packed: Packed, kind: str, sender: str = "") -> Message:

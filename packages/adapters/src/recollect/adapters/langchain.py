@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -15,7 +14,7 @@ from langchain_core.messages import (
 
 from recollect import Message, Role, ToolCall, Usage
 from recollect.adapters.files import Files
-from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
+from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, object_of, unpacked
 
 KEY = "langchain"
 
@@ -73,7 +72,7 @@ def langchain_message(message: Message, files: Files | None = None) -> BaseMessa
         result = ToolMessage(message.content, tool_call_id=message.tool_call_id)
     else:
         calls = [
-            {"id": it.id, "name": it.name, "args": _arguments(it.arguments)}
+            {"id": it.id, "name": it.name, "args": object_of(it.arguments)}
             for it in message.tool_calls
         ]
         result = AIMessage(message.content, tool_calls=calls)
@@ -90,11 +89,3 @@ def _texts(it: BaseMessage) -> Iterable[Path]:
             yield ["data", "content", index]
         elif isinstance(part.get("text"), str):
             yield ["data", "content", index, "text"]
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        value = None
-    return value if isinstance(value, dict) else {"arguments": text}

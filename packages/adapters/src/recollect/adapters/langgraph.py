@@ -63,6 +63,7 @@ from recollect.adapters.files import Files, batches
 from recollect.adapters.langchain import langchain_message, message_of, messages_of
 from recollect.adapters.langgraph_saver import RecollectSaver
 from recollect.adapters.langgraph_store import RecollectStore
+from recollect.adapters.packing import request_id
 from recollect.adapters.recall_store import RecallStore
 from recollect.adapters.turn_recall import Budget, TurnRecall, newest_turn
 
@@ -154,10 +155,8 @@ class RecollectMemory:
         groups += [messages_of(_unmarked(it)) for it in new]
         stored: list[Message] = []
         for number, batch in enumerate(batches(groups)):
-            request_id = _request_id(*identity, *([number] if number else []))
-            done = self._client.conversations.append_turn(
-                conversation.id, batch, request_id=request_id
-            )
+            own_id = request_id("langgraph", *identity, *([number] if number else []))
+            done = self._client.conversations.append_turn(conversation.id, batch, request_id=own_id)
             stored += done.messages
         sequences = [it.sequence for it in stored[changes:] if not is_part(it)]
         extent = _ranges([*view.marked, *sequences])
@@ -217,7 +216,7 @@ class RecollectMemory:
         return self._client.conversations.create(
             self._channel,
             party=Party(group_id=thread_id),
-            request_id=_request_id("thread", self._channel, thread_id),
+            request_id=request_id("langgraph", "thread", self._channel, thread_id),
         )
 
 
@@ -403,7 +402,3 @@ def _thread(config: RunnableConfig) -> str:
     if not thread:
         raise ValueError('a thread has an id: {"configurable": {"thread_id": "…"}}')
     return str(thread)
-
-
-def _request_id(*parts: Any) -> str:
-    return f"langgraph-{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}"

@@ -137,13 +137,12 @@ class RecollectStore(BaseStore):
         every = [*ops]
         documents, queries = self._texts(every)
         vectors: _Vectors = {}
+        queried: _Vectors = {}
         if self.embeddings is not None:
             if documents:
                 embedded = self.embeddings.embed_documents(documents)
                 vectors.update(zip(documents, embedded, strict=True))
-            queried = {it: self.embeddings.embed_query(it) for it in queries}
-        else:
-            queried = {}
+            queried.update((it, self.embeddings.embed_query(it)) for it in queries)
         return self._answers(every, vectors, queried)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:

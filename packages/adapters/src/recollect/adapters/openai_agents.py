@@ -28,7 +28,6 @@ What it maps, and what not:
   client)`. Its `clear_session` writes a line that takes everything before it back.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
@@ -68,6 +67,7 @@ from recollect.adapters.items import (
     what_it_takes_back,
     without_call,
 )
+from recollect.adapters.packing import request_id
 from recollect.adapters.turn_recall import Budget, TurnRecall, newest_turn
 
 CHANNEL = "agents"
@@ -162,7 +162,7 @@ class RecollectSession(SessionABC):
             stored = await self._client.conversations.append_turn(
                 end.conversation_id,
                 [taken_back(sequence, index)],
-                request_id=_request_id("pop", end.conversation_id, sequence, index),
+                request_id=request_id("agents", "pop", end.conversation_id, sequence, index),
             )
             if not stored.duplicate:  # else another task or process took this one
                 if end.appended(stored):
@@ -275,7 +275,7 @@ class RecollectSession(SessionABC):
         conversation = await self._client.conversations.create(
             self._channel,
             party=self._party(str(generation)),
-            request_id=_request_id("session", self._channel, self.session_id, generation),
+            request_id=request_id("agents", "session", self._channel, self.session_id, generation),
         )
         self._conversation_id = conversation.id
         return conversation
@@ -460,7 +460,3 @@ def _theirs(placed: _Placed) -> TResponseInputItem:
 
 def _generation(it: Conversation) -> int:
     return int(it.party.thread_id) if it.party and it.party.thread_id.isdecimal() else 0
-
-
-def _request_id(*parts: Any) -> str:
-    return f"agents-{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}"

@@ -5,6 +5,7 @@ left of it, the shape, goes as JSON text into the metadata, with the places that
 taken from. The bytes of files follow the message as parts (`files`).
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -133,6 +134,20 @@ def arguments_of(value: Any) -> str:
     """
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     return text.decode() if len(text) <= MAX_WORDS else "{}"
+
+
+def object_of(arguments: str) -> dict[str, Any]:
+    """Return the arguments of a call as an object. A text that is none is the only one in it."""
+    try:
+        value = json.loads(arguments or "{}")
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"arguments": arguments}
+
+
+def request_id(kind: str, *parts: Any) -> str:
+    """Return the id of the request that these parts name, in every process."""
+    return f"{kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}"
 
 
 def is_long(it: Any, paths: Iterable[Path]) -> bool:

@@ -141,40 +141,37 @@ class RecallStore(BaseStore):
         if not op.query:
             recent = self._client.recall.recent(channel=channel, limit=most)
             items = [
-                _found(
-                    it.conversation.id, it.conversation.channel, it.conversation.update_time, None
+                _item(
+                    it.conversation.id,
+                    it.conversation.channel,
+                    it.conversation.update_time,
+                    None,
+                    name=it.conversation.name,
+                    snippet=it.snippet,
+                    abbreviation=it.conversation.abbreviation,
                 )
-                | {
-                    "name": it.conversation.name,
-                    "snippet": it.snippet,
-                    "abbreviation": it.conversation.abbreviation,
-                }
                 for it in recent
             ]
         else:
             answer = self._client.recall.search(op.query, channel=channel, limit=most)
             items = [
-                _found(it.conversation_id, it.channel, it.date, it.score)
-                | {
-                    "name": it.conversation_name,
-                    "snippet": it.snippet_text,
-                    "abbreviation": it.abbreviation,
-                }
-                | {"turns": list(it.matched_turns)}
+                _item(
+                    it.conversation_id,
+                    it.channel,
+                    it.date,
+                    it.score,
+                    name=it.conversation_name,
+                    snippet=it.snippet_text,
+                    abbreviation=it.abbreviation,
+                    turns=list(it.matched_turns),
+                )
                 for it in answer.results
             ]
-        return [_item(it) for it in items[op.offset :]]
+        return items[op.offset :]
 
 
-def _found(
-    conversation_id: str, channel: str, date: datetime, score: float | None
-) -> dict[str, Any]:
-    return {"key": conversation_id, "channel": channel, "date": date, "score": score}
-
-
-def _item(fields: dict[str, Any]) -> SearchItem:
-    key, channel, date, score = (fields.pop(name) for name in ("key", "channel", "date", "score"))
-    return SearchItem((ROOT, channel), key, fields, date, date, score)
+def _item(key: str, channel: str, date: datetime, score: float | None, **value: Any) -> SearchItem:
+    return SearchItem((ROOT, channel), key, value, date, date, score)
 
 
 def _channel(namespace: Sequence[str]) -> str | None:

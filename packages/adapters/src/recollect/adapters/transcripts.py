@@ -5,7 +5,6 @@ of a message are words, and this keeps them, with files apart (`files`), lines t
 back, and one that takes back all before it (`items`).
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +42,7 @@ from recollect.adapters.packing import (
     Packed,
     Path,
     is_long,
+    request_id,
     unpacked,
 )
 
@@ -120,10 +120,9 @@ class Transcript:
         """Return the conversation, which begins if it is not there. Concurrent callers get the same
         one.
         """
-        place = repr((self._channel, self._party.group_id, self._party.thread_id)).encode()
-        request_id = f"transcript-{hashlib.sha256(place).hexdigest()[:40]}"
+        place = self._channel, self._party.group_id, self._party.thread_id
         conversation = self.find() or self._calls.create(
-            self._channel, party=self._party, request_id=request_id
+            self._channel, party=self._party, request_id=request_id("transcript", *place)
         )
         self._id = conversation.id
         return conversation

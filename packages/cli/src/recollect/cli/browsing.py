@@ -23,6 +23,7 @@ from recollect.cli.options import (
     Shell,
     WholeNumber,
     with_channels,
+    with_limit,
     with_participants,
     with_shell,
     with_span,
@@ -33,7 +34,6 @@ from recollect.cli.printing import (
     clean,
     console,
     json_line,
-    json_lines,
     local,
     one_line,
     warn,
@@ -62,13 +62,7 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
 )
 @click.option("--archived", is_flag=True, help="Only those in the archive.")
 @with_span
-@click.option(
-    "--limit",
-    type=WholeNumber(0, MAX_NUMBER),
-    default=50,
-    show_default=True,
-    help="The most to list; 0 means all.",
-)
+@with_limit
 @with_shell
 def list_(
     shell: Shell,
@@ -95,17 +89,10 @@ def list_(
         page_size=min(limit or 500, 500),
     )
     chosen = islice(conversations, limit or None)
-    if shell.as_json:
-        json_lines(chosen)
-        return
-    rows, out = list(chosen), console()
-    if not rows:
-        out.print("No conversations.")
-    elif out.width < _TABLE_WIDTH:
-        for it in rows:
-            _print_heading(out, it)
+    if shell.as_json or console().width < _TABLE_WIDTH:
+        shell.print_each(chosen, _print_heading, "No conversations.")
     else:
-        out.print(_table_of(rows), soft_wrap=False)
+        shell.print_table(list(chosen), _table(), _cells_of, "No conversations.")
 
 
 @click.command()
@@ -276,22 +263,24 @@ def _print_heading(out: Console, it: Conversation) -> None:
     out.print(one_line("  ".join(filter(None, facts)), "dim"))
 
 
-def _table_of(rows: list[Conversation]) -> Table:
-    """Return a table of conversations. On a narrow terminal only the name is cut: ids are there to
+def _table() -> Table:
+    """Return a table for conversations. On a narrow terminal only the name is cut: ids are there to
     be copied.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, least in (("updated", 16), ("channel", 7), ("name", 1), ("turns", 5), ("id", 31)):
         table.add_column(name, min_width=least, no_wrap=name != "name")
-    for it in rows:
-        table.add_row(
-            clean(local(it.update_time)),
-            clean(it.channel),
-            one_line(called(it)),
-            clean(str(it.turn_count)),
-            clean(it.id, style="dim"),
-        )
     return table
+
+
+def _cells_of(it: Conversation) -> tuple[Text, ...]:
+    return (
+        clean(local(it.update_time)),
+        clean(it.channel),
+        one_line(called(it)),
+        clean(str(it.turn_count)),
+        clean(it.id, style="dim"),
+    )
 
 
 @click.command("open")
@@ -321,8 +310,5 @@ def open_(shell: Shell, conversation: str | None, turn: int | None) -> None:
     given = urlencode({name: value for name, value in query.items() if value})
     address = f"{page.rstrip('/')}/" + (f"c/{conversation}" if conversation else "")
     address += f"?{given}" if given else ""
-    if shell.as_json:
-        json_line({"address": address})
-    else:
-        console().print(clean(address))
+    shell.print({"address": address}, address)
     webbrowser.open(address)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, BinaryIO
 
 import click
+from rich.console import Console
 
 from recollect import ContextTier, Conversation, TurnMemory
 from recollect._shared.plain import plain
@@ -23,7 +24,7 @@ from recollect.cli.options import (
     with_text,
     with_topics,
 )
-from recollect.cli.printing import clean, console, json_line, json_lines, local
+from recollect.cli.printing import clean, console, json_line, local
 from recollect.imports.values import counted
 
 WRITERS = ("extractive", "anthropic", "openai", "caller", "unknown")
@@ -48,16 +49,11 @@ def model(shell: Shell, conversation: str, model: str | None, default: bool) -> 
     """Show or set the MODEL that answers in CONVERSATION."""
     if model is not None and default:
         raise click.UsageError("Name a model or --default, not both.")
-    if model is None and not default:
-        it = shell.client.conversations.get(conversation)
-        _print_changed(
-            shell, it, f"is answered by {it.model or 'the default model of whoever calls'}"
-        )
-        return
-    it = shell.client.conversations.set_model(conversation, model or "")
-    _print_changed(
-        shell, it, f"is answered by {it.model or 'the default model of whoever calls'} from here on"
-    )
+    calls = shell.client.conversations
+    changes = model is not None or default
+    it = calls.set_model(conversation, model or "") if changes else calls.get(conversation)
+    named = it.model or "the default model of whoever calls"
+    _print_changed(shell, it, f"is answered by {named}{' from here on' if changes else ''}")
 
 
 @click.command()
@@ -175,15 +171,11 @@ def redo_notes(
         all=everything,
         dry_run=dry_run,
     )
-    if shell.as_json:
-        json_line({"queued": answer.queued, "kept": answer.kept})
-        return
     verb = "would be" if dry_run else "are"
-    console().print(
-        clean(
-            f"New notes {verb} made of {counted(answer.queued, 'conversation')};"
-            f" {answer.kept} others that match keep theirs."
-        )
+    shell.print(
+        {"queued": answer.queued, "kept": answer.kept},
+        f"New notes {verb} made of {counted(answer.queued, 'conversation')};"
+        f" {answer.kept} others that match keep theirs.",
     )
 
 
@@ -212,10 +204,8 @@ def switch(shell: Shell, conversation: str | None, left: str | None, turns: int 
     loaded = shell.client.conversations.switch(left, conversation, max_turns=turns)
     if loaded.conversation is not None:
         print_loaded(shell, loaded)
-    elif shell.as_json:
-        json_line({"leftConversationId": left})
     else:
-        console().print(clean(f"{left} is left; notes are taken of it."))
+        shell.print({"leftConversationId": left}, f"{left} is left; notes are taken of it.")
 
 
 @click.command()
@@ -293,7 +283,8 @@ def turn_memory(
     if turn is None:
         if tier or no_summary or text is not None:
             raise click.UsageError("Name the turn that it is about.")
-        _print_memories(shell, list(calls.list_turn_memory(conversation)))
+        memories = list(calls.list_turn_memory(conversation))
+        shell.print_each(memories, _print_memory, "No turn has a tier or a summary.")
         return
     if no_summary and text is not None:
         raise click.UsageError("Give a summary or --no-summary, not both.")
@@ -310,15 +301,9 @@ def turn_memory(
     _print_changed(shell, changed, f"has what contexts show of turn {turn}")
 
 
-def _print_memories(shell: Shell, memories: list[TurnMemory]) -> None:
-    if shell.as_json:
-        json_lines(memories)
-        return
-    if not memories:
-        console().print("No turn has a tier or a summary.")
-    for it in memories:
-        place = f", {it.tier.value}" if it.tier else ""
-        console().print(clean(f"turn {it.turn_number}{place}: {it.summary}"), soft_wrap=False)
+def _print_memory(out: Console, it: TurnMemory) -> None:
+    place = f", {it.tier.value}" if it.tier else ""
+    out.print(clean(f"turn {it.turn_number}{place}: {it.summary}"), soft_wrap=False)
 
 
 def _json_or_text(text: str) -> Any:
@@ -342,7 +327,4 @@ def _written_by(it: Conversation) -> str:
 
 
 def _print_changed(shell: Shell, it: Conversation, what: str) -> None:
-    if shell.as_json:
-        json_line(plain(it))
-    else:
-        console().print(clean(f"{it.id} {what}."))
+    shell.print(it, f"{it.id} {what}.")

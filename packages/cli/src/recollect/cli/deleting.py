@@ -11,7 +11,6 @@ from recollect import (
     ArchiveFilter,
     DeletedCommunications,
     DeletedConversations,
-    DeletionReceipt,
 )
 from recollect._shared.history import read_history
 from recollect._shared.plain import plain
@@ -71,10 +70,8 @@ def delete(
     disposition = None if anchors is None else AnchorDisposition(anchors)
     for name in dict.fromkeys(conversations):
         receipt = shell.client.conversations.delete(name, anchors=disposition, force=force)
-        if shell.as_json:
-            json_line(plain(receipt))
-        else:
-            console().print(clean(_removed(receipt)))
+        places = ", ".join(f"{it.place} {it.count}" for it in receipt.removed)
+        shell.print(receipt, f"{receipt.conversation_id} is removed: {places}.")
 
 
 @click.command("delete-many")
@@ -230,11 +227,6 @@ _LEFT = {
 }
 
 
-def _removed(receipt: DeletionReceipt) -> str:
-    places = ", ".join(f"{it.place} {it.count}" for it in receipt.removed)
-    return f"{receipt.conversation_id} is removed: {places}."
-
-
 def _message_with(shell: Shell, conversation: str, text: str) -> int:
     """Return the message of a conversation that has a text. Ends the command unless it is one."""
     load = shell.client.conversations.load
@@ -303,12 +295,9 @@ def redact(
     done = shell.client.conversations.redact_message(
         conversation, sequence, turn_number=turn_number
     )
-    if shell.as_json:
-        json_line(plain(done))
-        return
     noun = "message" if len(done.messages) == 1 else "messages"
     lines = ", ".join(str(it.sequence) for it in done.messages)
-    console().print(clean(f"{conversation}: the text of {noun} {lines} is removed."))
-    if done.copied_in:
+    shell.print(done, f"{conversation}: the text of {noun} {lines} is removed.")
+    if done.copied_in and not shell.as_json:
         copies = ", ".join(done.copied_in)
         warn(f"Copies may stand in {copies}: redact them there too.")

@@ -21,10 +21,10 @@ from recollect.cli.options import (
     with_participants,
     with_patient_shell,
 )
-from recollect.cli.parallel import each, followed
-from recollect.cli.printing import clean, console, json_line, warn
+from recollect.cli.printing import followed, warn
 from recollect.imports import transcript
 from recollect.imports.plans import Tally
+from recollect.imports.running import in_parallel
 from recollect.imports.sending import ends_run
 from recollect.imports.values import counted
 
@@ -93,12 +93,10 @@ def export(
         if not output and not folder:
             raise
         raise Ended(f"cannot write {output or folder}: {error.strerror}") from error
-    if folder and shell.as_json:
+    if folder:
         counts = {"conversations": tally.conversations_new, "messages": tally.messages_new}
-        json_line(counts | {"leftOut": len(tally.skips)})
-    elif folder:
         written = f"{counted(tally.conversations_new, 'conversation')} with {counted(tally.messages_new, 'message')}"
-        console().print(clean(f"Wrote {written} into {folder}."))
+        shell.print(counts | {"leftOut": len(tally.skips)}, f"Wrote {written} into {folder}.")
     if tally.skips:
         raise Ended(f"not there in full: {counted(len(tally.skips), 'conversation')}", INCOMPLETE)
 
@@ -145,8 +143,8 @@ def _write_folder(client: Client, folder: Path, chosen: list[str], *, overwrite:
         )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     tally = Tally()
-    work = partial(_write_file, client, folder)
-    for one in each(work, reversed(chosen), total=len(chosen), title="Exporting"):
+    written = in_parallel(partial(_write_file, client, folder), reversed(chosen))
+    for one in followed(written, total=len(chosen), title="Exporting"):
         tally.add(one)
         tally.skips += one.skips
     return tally

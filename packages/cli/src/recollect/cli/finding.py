@@ -3,8 +3,9 @@
 from datetime import datetime
 
 import click
+from rich.console import Console
 
-from recollect import BesideMessage, DateRange, LegScore, SearchAnswer
+from recollect import BesideMessage, DateRange, LegScore, SearchHit, SearchResult
 from recollect._shared.moments import local_zone
 from recollect.cli.options import (
     CONVERSATION,
@@ -16,15 +17,7 @@ from recollect.cli.options import (
     with_span,
     with_topics,
 )
-from recollect.cli.printing import (
-    clean,
-    console,
-    json_lines,
-    local,
-    one_line,
-    snippet_of,
-    warn,
-)
+from recollect.cli.printing import clean, local, one_line, snippet_of, warn
 
 
 @click.command()
@@ -98,59 +91,43 @@ def search(
     )
     for leg in answer.degraded:
         warn(f"{leg.leg} could not answer in full: {leg.reason}")
-    if shell.as_json:
-        json_lines(answer.hits if messages else answer.results)
-    elif messages:
-        _print_hits(answer)
+    if messages:
+        shell.print_each(answer.hits, _print_hit, "Nothing found.")
     else:
-        _print_results(answer)
+        shell.print_each(answer.results, _print_result, "Nothing found.")
 
 
-def _print_results(answer: SearchAnswer) -> None:
-    out = console()
-    if not answer.results:
-        out.print("Nothing found.")
-    for it in answer.results:
-        heading = one_line(it.conversation_name, "bold")
-        heading.append_text(clean(f"  {it.score:.2f}", "dim"))
-        out.print(heading)
-        turns = ", ".join(map(str, it.matched_turns))
-        out.print(
-            one_line(f"{it.conversation_id}  {it.channel}  {local(it.date)}  turns {turns}", "dim")
-        )
-        out.print(snippet_of(it), soft_wrap=False)
-        _print_explanation(it.explanation)
-        out.print()
+def _print_result(out: Console, it: SearchResult) -> None:
+    heading = one_line(it.conversation_name, "bold")
+    out.print(heading.append_text(clean(f"  {it.score:.2f}", "dim")))
+    turns = ", ".join(map(str, it.matched_turns))
+    out.print(
+        one_line(f"{it.conversation_id}  {it.channel}  {local(it.date)}  turns {turns}", "dim")
+    )
+    out.print(snippet_of(it), soft_wrap=False)
+    _print_explanation(out, it.explanation)
+    out.print()
 
 
-def _print_hits(answer: SearchAnswer) -> None:
-    out = console()
-    if not answer.hits:
-        out.print("Nothing found.")
-    for it in answer.hits:
-        heading = one_line(it.sender or it.role.value, "bold")
-        heading.append_text(
-            one_line(
-                f"  {local(it.date)}  {it.conversation_id}  turn {it.turn_number}  {it.score:.2f}",
-                "dim",
-            )
-        )
-        out.print(heading)
-        _print_beside(it.before)
-        out.print(snippet_of(it), soft_wrap=False)
-        _print_beside(it.after)
-        _print_explanation(it.explanation)
-        out.print()
+def _print_hit(out: Console, it: SearchHit) -> None:
+    heading = one_line(it.sender or it.role.value, "bold")
+    place = f"  {local(it.date)}  {it.conversation_id}  turn {it.turn_number}  {it.score:.2f}"
+    out.print(heading.append_text(one_line(place, "dim")))
+    _print_beside(out, it.before)
+    out.print(snippet_of(it), soft_wrap=False)
+    _print_beside(out, it.after)
+    _print_explanation(out, it.explanation)
+    out.print()
 
 
-def _print_beside(message: BesideMessage | None) -> None:
+def _print_beside(out: Console, message: BesideMessage | None) -> None:
     """Print a message beside a hit, cut to one line."""
     if message is not None:
         name = message.sender or message.role.value
         line = clean("  ").append_text(one_line(f"{name}: {message.text}", "dim"))
-        console().print(line, no_wrap=True, overflow="ellipsis")
+        out.print(line, no_wrap=True, overflow="ellipsis")
 
 
-def _print_explanation(explanation: tuple[LegScore, ...]) -> None:
+def _print_explanation(out: Console, explanation: tuple[LegScore, ...]) -> None:
     for leg in explanation:
-        console().print(clean(f"  {leg.leg}: rank {leg.rank}, {leg.score:.3f}", "dim"))
+        out.print(clean(f"  {leg.leg}: rank {leg.rank}, {leg.score:.3f}", "dim"))

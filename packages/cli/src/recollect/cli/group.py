@@ -10,7 +10,6 @@ import click
 from recollect import __version__
 from recollect.cli import exits
 from recollect.cli.administration import admin
-from recollect.cli.anchors import anchors
 from recollect.cli.browsing import list_, open_, recent, show
 from recollect.cli.changing import (
     archive,
@@ -28,12 +27,12 @@ from recollect.cli.chatting import chat
 from recollect.cli.commands import Commands
 from recollect.cli.deleting import delete, delete_many, redact
 from recollect.cli.exporting import export
+from recollect.cli.facts import anchors, profile
 from recollect.cli.finding import search
 from recollect.cli.importing import import_
 from recollect.cli.owners import owners
 from recollect.cli.parties import communications, escalations
 from recollect.cli.printing import harmless
-from recollect.cli.profile import profile
 from recollect.cli.profiles import PROFILE, use_profile
 from recollect.cli.statistics import stats
 from recollect.cli.tailing import tail

@@ -12,8 +12,7 @@ from recollect import RecollectError
 from recollect._shared.plain import time_text
 from recollect.cli.exits import INCOMPLETE, Ended, code_of, sentence_of
 from recollect.cli.options import PIPES, Shell, with_patient_shell
-from recollect.cli.parallel import followed
-from recollect.cli.printing import clean, console, json_line, local, warn
+from recollect.cli.printing import clean, console, followed, json_line, local, warn
 from recollect.imports import finding, recall_sets, running, table
 from recollect.imports.forms import Options
 from recollect.imports.plans import TRANSCRIPTS, Event, Skip, Tally
@@ -241,10 +240,8 @@ def _report(shell: Shell, tally: Tally, *, is_dry: bool) -> None:
     """Print the counts. Ends the command with a code of its own where something was left out, cut
     or guessed.
     """
-    if shell.as_json:
-        json_line(tally.counts() | ({"dryRun": True} if is_dry else {}))
-    else:
-        console().print(clean(_sentences(tally, is_dry=is_dry)))
+    counts = tally.counts() | ({"dryRun": True} if is_dry else {})
+    shell.print(counts, _sentences(tally, is_dry=is_dry))
     if tally.lost or tally.guessed:
         guesses = f"; notes on the rest: {tally.guessed}" if tally.guessed else ""
         count = f"{tally.lost}{guesses}"

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -12,17 +12,22 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+from rich.console import Console, RenderableType
+from rich.table import Table
 
 from recollect import ArchiveFilter, Client, InvalidArgument, RecollectError, RetryPolicy
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
 from recollect._shared.endpoint import CA, SPACE, SYSTEM, checked_space
 from recollect._shared.moments import moment, zone_of
+from recollect._shared.plain import plain
 from recollect._shared.retry import MAX_TIMEOUT
 from recollect.cli import exits
+from recollect.cli.printing import clean, console, json_line, json_lines
 from recollect.cli.profiles import refuse_beside_profile
 from recollect.imports.reading import open_regular
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     _Text = click.ParamType[str]
@@ -112,29 +117,54 @@ class Shell:
     as_json: bool
     """JSON lines: asked for, or because standard output is no terminal."""
 
+    def print(self, record: object, sentence: str) -> None:
+        """Print an object or one of the client's data classes as JSON; for people a sentence."""
+        if self.as_json:
+            json_line(record if isinstance(record, dict) else plain(record))
+        else:
+            console().print(clean(sentence))
 
-class Address(_Text):
-    """The address of a server, as the client takes it."""
+    def print_each(
+        self, rows: Iterable[T], print_one: Callable[[Console, T], object], otherwise: str
+    ) -> None:
+        """Print each row as JSON, for people by `print_one`; without rows they see `otherwise`."""
+        if self.as_json:
+            json_lines(rows)
+            return
+        out, is_empty = console(), True
+        for it in rows:
+            print_one(out, it)
+            is_empty = False
+        if is_empty:
+            out.print(otherwise)
 
-    name = "address"
+    def print_table(
+        self,
+        rows: Sequence[T],
+        table: Table,
+        cells: Callable[[T], Iterable[RenderableType]],
+        otherwise: str,
+    ) -> None:
+        """Print each row as JSON, for people all in a table; without rows they see `otherwise`."""
+        if self.as_json:
+            json_lines(rows)
+            return
+        for it in rows:
+            table.add_row(*cells(it))
+        console().print(table if rows else otherwise, soft_wrap=False)
+
+
+class Checked(_Text):
+    """A text that the client checks when it connects: an address, the name of a space."""
+
+    def __init__(self, name: str, check: Callable[[str], str]) -> None:
+        self.name = name
+        self._check = check
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the address."""
+        """Return the text."""
         try:
-            return checked_target(value)
-        except InvalidArgument as error:
-            self.fail(error.violations[0].description, param, ctx)
-
-
-class Space(_Text):
-    """The name of a space."""
-
-    name = "space"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name."""
-        try:
-            return checked_space(value)
+            return self._check(value)
         except InvalidArgument as error:
             self.fail(error.violations[0].description, param, ctx)
 
@@ -198,7 +228,7 @@ def _with_shell(command: F, default_timeout: float, retry: RetryPolicy) -> F:
         ),
         click.option(
             "--space",
-            type=Space(),
+            type=Checked("space", checked_space),
             metavar="NAME",
             envvar=SPACE,
             show_envvar=True,
@@ -206,7 +236,7 @@ def _with_shell(command: F, default_timeout: float, retry: RetryPolicy) -> F:
         ),
         click.option(
             "--address",
-            type=Address(),
+            type=Checked("address", checked_target),
             callback=refuse_beside_profile,
             envvar=ADDRESS,
             default=DEFAULT_TARGET,
@@ -325,47 +355,53 @@ def with_span(command: F) -> F:
     return since(until(command))
 
 
-def with_as_of(command: F) -> F:
-    """Give a command `--as-of`."""
-    return click.option(
-        "--as-of",
-        type=When(ends=True),
-        metavar="WHEN",
-        help="What stood then: at the end of a date, at a time, or 7d ago.",
-    )(command)
+with_as_of = click.option(
+    "--as-of",
+    type=When(ends=True),
+    metavar="WHEN",
+    help="What stood then: at the end of a date, at a time, or 7d ago.",
+)
+"""Gives a command `--as-of`."""
 
 
-def with_channels(command: F) -> F:
-    """Give a command `--channel`, which may be repeated."""
-    return click.option(
-        "--channel",
-        "channels",
-        multiple=True,
-        metavar="NAME",
-        help="Only of this channel; may be repeated.",
-    )(command)
+with_channels = click.option(
+    "--channel",
+    "channels",
+    multiple=True,
+    metavar="NAME",
+    help="Only of this channel; may be repeated.",
+)
+"""Gives a command `--channel`, which may be repeated."""
 
 
-def with_topics(command: F) -> F:
-    """Give a command `--topic`, which may be repeated."""
-    return click.option(
-        "--topic",
-        "topics",
-        multiple=True,
-        metavar="NAME",
-        help="Only about this topic; may be repeated.",
-    )(command)
+with_topics = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Only about this topic; may be repeated.",
+)
+"""Gives a command `--topic`, which may be repeated."""
 
 
-def with_participants(command: F) -> F:
-    """Give a command `--participant`, which may be repeated."""
-    return click.option(
-        "--participant",
-        "participants",
-        multiple=True,
-        metavar="NAME",
-        help="Only with this participant: a name, or any address of a person; may be repeated.",
-    )(command)
+with_participants = click.option(
+    "--participant",
+    "participants",
+    multiple=True,
+    metavar="NAME",
+    help="Only with this participant: a name, or any address of a person; may be repeated.",
+)
+"""Gives a command `--participant`, which may be repeated."""
+
+
+with_limit = click.option(
+    "--limit",
+    type=WholeNumber(0, MAX_NUMBER),
+    default=50,
+    show_default=True,
+    help="The most to list; 0 means all.",
+)
+"""Gives a command `--limit` for a list of any length."""
 
 
 class NamedPath(click.Path):
@@ -432,11 +468,9 @@ def text_of(words: tuple[str, ...], file: BinaryIO | None) -> str | None:
         raise exits.Ended(f"{file.name} holds no UTF-8 text: {error}", exits.FAILED) from error
 
 
-def with_yes(command: F) -> F:
-    """Give a command that removes something for good `--yes`. It asks with `confirm` where that is
-    not given.
-    """
-    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+with_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+"""Gives a command that removes something for good `--yes`. It asks with `confirm` where that is not
+given."""
 
 
 def confirm(question: str) -> None:

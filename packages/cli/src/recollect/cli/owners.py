@@ -1,13 +1,11 @@
 """`recollect owners`: who is an owner on which channel."""
 
 import click
-from rich.table import Table
 
 from recollect import OwnerIdentity
-from recollect._shared.plain import plain
 from recollect.cli.commands import Commands
 from recollect.cli.options import Shell, with_shell
-from recollect.cli.printing import clean, console, json_line, json_lines, one_line
+from recollect.cli.printing import one_line, table_of
 
 
 @click.group(cls=Commands)
@@ -85,19 +83,13 @@ def unlink(shell: Shell, channel: str, identity: str) -> None:
 
 
 def _print(shell: Shell, identities: tuple[OwnerIdentity, ...], otherwise: str) -> None:
-    if shell.as_json:
-        json_lines(identities)
-        return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("channel", "identity", "person"):
-        table.add_column(name, no_wrap=name != "person")
-    for it in identities:
-        table.add_row(*map(one_line, (it.channel, it.identity, it.person)))
-    console().print(table if identities else otherwise, soft_wrap=False)
+    table = table_of("channel", "identity", "person")
+    for column in table.columns[:2]:
+        column.no_wrap = True
+    shell.print_table(
+        identities, table, lambda it: map(one_line, (it.channel, it.identity, it.person)), otherwise
+    )
 
 
 def _print_one(shell: Shell, it: OwnerIdentity, what: str) -> None:
-    if shell.as_json:
-        json_line(plain(it))
-    else:
-        console().print(clean(f"{it.identity} on {it.channel} {what}."))
+    shell.print(it, f"{it.identity} on {it.channel} {what}.")

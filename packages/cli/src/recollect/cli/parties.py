@@ -16,6 +16,7 @@ from recollect import (
     CommunicationDeleted,
     CommunicationEscalated,
     CommunicationList,
+    CommunicationMatch,
     CommunicationMessage,
     CommunicationUpdate,
     DateRange,
@@ -27,7 +28,7 @@ from recollect import (
     ExternalMessageRedacted,
     Trust,
 )
-from recollect._shared.plain import plain, time_text
+from recollect._shared.plain import plain
 from recollect.cli.commands import Commands
 from recollect.cli.deleting import end_of, print_receipt, remove_matching, the_one
 from recollect.cli.options import (
@@ -37,6 +38,7 @@ from recollect.cli.options import (
     confirm,
     text_of,
     with_channels,
+    with_limit,
     with_patient_shell,
     with_shell,
     with_span,
@@ -47,10 +49,10 @@ from recollect.cli.printing import (
     clean,
     console,
     json_line,
-    json_lines,
     local,
     one_line,
     snippet_of,
+    update_record,
     warn,
 )
 from recollect.imports.values import counted
@@ -78,13 +80,7 @@ def communications() -> None:
 @click.option(
     "--open", "open_only", is_flag=True, help="Only those with a question that waits for the owner."
 )
-@click.option(
-    "--limit",
-    type=WholeNumber(0, MAX_NUMBER),
-    default=50,
-    show_default=True,
-    help="The most to list; 0 means all.",
-)
+@with_limit
 @with_shell
 def list_communications(
     shell: Shell, party: str | None, trust: str | None, open_only: bool, limit: int
@@ -106,16 +102,7 @@ def list_communications(
     elif party is not None:
         rows = (it for it in pages(None) if _is_called(it, party))
     chosen = islice(rows, limit or None)
-    if shell.as_json:
-        json_lines(chosen)
-        return
-    out = console()
-    none = True
-    for it in chosen:
-        none = False
-        out.print(_heading(it))
-    if none:
-        out.print("No communications.")
+    shell.print_each(chosen, lambda out, it: out.print(_heading(it)), "No communications.")
 
 
 @communications.command()
@@ -189,18 +176,15 @@ def search(
         date_range=DateRange(since, until) if since or until else None,
         communication_id=communication,
     )
-    if shell.as_json:
-        json_lines(answer)
-        return
-    out = console()
-    if not answer.matches:
-        out.print("Nothing found.")
-    for it in answer:
-        out.print(_heading(it.communication))
-        arrow = _ARROWS[it.direction]
-        out.print(one_line(f"{arrow} {local(it.timestamp)}  {it.score:.2f}", "dim"))
-        out.print(snippet_of(it), soft_wrap=False)
-        out.print()
+    shell.print_each(answer, _print_match, "Nothing found.")
+
+
+def _print_match(out: Console, it: CommunicationMatch) -> None:
+    out.print(_heading(it.communication))
+    arrow = _ARROWS[it.direction]
+    out.print(one_line(f"{arrow} {local(it.timestamp)}  {it.score:.2f}", "dim"))
+    out.print(snippet_of(it), soft_wrap=False)
+    out.print()
 
 
 @communications.command()
@@ -390,11 +374,8 @@ def redact_message(
     if not yes:
         confirm(f"Remove the text of message {sequence} of {communication} for good?")
     done = shell.client.external.redact_external_message(communication, sequence)
-    if shell.as_json:
-        json_line(plain(done))
-        return
     question = ", and of the question about it" if done.escalation else ""
-    console().print(clean(f"{communication}: the text of message {sequence}{question} is removed."))
+    shell.print(done, f"{communication}: the text of message {sequence}{question} is removed.")
 
 
 @communications.command("tail")
@@ -423,13 +404,7 @@ def escalations() -> None:
 @escalations.command("list")
 @click.option("--communication", metavar="ID", help="Only of this communication.")
 @click.option("--resolved", is_flag=True, help="Those that were resolved too.")
-@click.option(
-    "--limit",
-    type=WholeNumber(0, MAX_NUMBER),
-    default=50,
-    show_default=True,
-    help="The most to list; 0 means all.",
-)
+@with_limit
 @with_shell
 def list_escalations(shell: Shell, communication: str | None, resolved: bool, limit: int) -> None:
     """List the questions that wait for the owner, the oldest first."""
@@ -438,15 +413,7 @@ def list_escalations(shell: Shell, communication: str | None, resolved: bool, li
         include_resolved=resolved,
         page_size=min(limit or _PAGE, _PAGE),
     )
-    chosen = list(islice(pages, limit or None))
-    if shell.as_json:
-        json_lines(chosen)
-        return
-    out = console()
-    if not chosen:
-        out.print("No questions.")
-    for it in chosen:
-        _print_escalation(out, it)
+    shell.print_each(list(islice(pages, limit or None)), _print_escalation, "No questions.")
 
 
 @escalations.command()
@@ -534,7 +501,10 @@ def _print_update(out: Console, update: CommunicationUpdate) -> None:
                 warn("The stream began again: this is what is newest.")
             for it in reversed(newest):
                 out.print(_heading(it))
-        case CommunicationMessage(communication=it, message=message):
+        case (
+            CommunicationMessage(communication=it, message=message)
+            | ExternalMessageRedacted(communication=it, message=message)
+        ):
             out.print(_heading(it))
             if message:
                 _print_message(out, message)
@@ -542,10 +512,6 @@ def _print_update(out: Console, update: CommunicationUpdate) -> None:
             out.print(_heading(it))
         case CommunicationEscalated(escalation=escalation):
             _print_escalation(out, escalation)
-        case ExternalMessageRedacted(communication=it, message=message):
-            out.print(_heading(it))
-            if message:
-                _print_message(out, message)
         case CommunicationDeleted():
             out.print(one_line(f"{update.communication_id} is deleted.", "bold"))
 
@@ -553,13 +519,7 @@ def _print_update(out: Console, update: CommunicationUpdate) -> None:
 def _record(update: CommunicationUpdate) -> dict[str, Any]:
     """Return an update as JSON. `kind` is the name in the contract."""
     name = type(update.kind).__name__
-    record: dict[str, Any] = {"kind": name[0].lower() + name[1:], "cursor": update.cursor}
-    record |= {
-        "communicationId": update.communication_id,
-        "time": time_text(update.time),
-        "reset": update.reset or None,
-    }
-    record = {key: value for key, value in record.items() if value}
+    record = update_record(update, name, communicationId=update.communication_id)
     if isinstance(update.kind, CommunicationList):
         return record | {"communications": [plain(it) for it in update.kind.communications]}
     return record | {name: value for name, value in plain(update.kind).items() if value is not None}

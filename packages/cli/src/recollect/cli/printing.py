@@ -1,16 +1,27 @@
-"""Output of commands: for people on a terminal, JSON lines for programs."""
+"""Output of commands: for people on a terminal, JSON lines for programs, and a progress bar."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from recollect import CommunicationMatch, Conversation, SearchHit, SearchResult
-from recollect._shared.plain import CONTROLS, json_text, plain
+from recollect import (
+    CommunicationMatch,
+    CommunicationUpdate,
+    Conversation,
+    SearchHit,
+    SearchResult,
+    Update,
+)
+from recollect._shared.plain import CONTROLS, json_text, plain, time_text
+from recollect.imports.values import counted
+
+T = TypeVar("T")
 
 _SHOWN = {"\n", "\t"}
 _PICTURES = {
@@ -30,6 +41,22 @@ def json_lines(records: Iterable[Any]) -> None:
     """Print each of the client's data classes as a JSON line."""
     for record in records:
         json_line(plain(record))
+
+
+def update_record(
+    update: Update | CommunicationUpdate, kind: str, **own: str | None
+) -> dict[str, Any]:
+    """Return what every update of a stream has as JSON: `kind` is the name in the contract, with a
+    small letter, and `own` are further members. What is empty is left out.
+    """
+    record = {
+        "kind": kind[0].lower() + kind[1:],
+        "cursor": update.cursor,
+        **own,
+        "time": time_text(update.time) if update.time else None,
+        "reset": update.reset or None,
+    }
+    return {key: value for key, value in record.items() if value}
 
 
 def console() -> Console:
@@ -84,3 +111,31 @@ def warn(text: str) -> None:
     """Print a sentence on standard error."""
     sys.stderr.write(f"{harmless(text)}\n")
     sys.stderr.flush()
+
+
+def followed(
+    things: Iterable[T],
+    *,
+    total: int | None,
+    title: str,
+    position: Callable[[], int] | None = None,
+) -> Iterator[T]:
+    """Yield things, with a bar of how many were taken.
+
+    Without a terminal there is no bar. `position` tells how much of the total is done; without it,
+    how many things.
+    """
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[shown]}") if position else MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    hidden = not (console.is_terminal and sys.stdout.isatty())
+    with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
+        task = progress.add_task(title, total=total, shown="")
+        for count, thing in enumerate(things, start=1):
+            done = position() if position else count
+            progress.update(task, completed=done, shown=counted(count, "conversation"))
+            yield thing

@@ -19,10 +19,10 @@ from recollect import (
     SplitSuggested,
     Update,
 )
-from recollect._shared.plain import camel, plain, time_text
+from recollect._shared.plain import camel, plain
 from recollect.cli.browsing import print_message
 from recollect.cli.options import CONVERSATION, Shell, WholeNumber, with_channels, with_shell
-from recollect.cli.printing import called, clean, console, json_line, one_line, warn
+from recollect.cli.printing import called, clean, console, json_line, one_line, update_record, warn
 
 
 @click.command()
@@ -121,17 +121,7 @@ def _record(update: Update) -> dict[str, Any]:
         if isinstance(update.kind, LoadedConversation)
         else type(update.kind).__name__
     )
-    kind = name[0].lower() + name[1:]
-    record: dict[str, Any] = {
-        "kind": kind,
-        "cursor": update.cursor,
-        "conversationId": update.conversation_id,
-    }
-    record |= {
-        "time": time_text(update.time) if update.time else None,
-        "reset": update.reset or None,
-    }
-    record = {key: value for key, value in record.items() if value}
+    record = update_record(update, name, conversationId=update.conversation_id)
     match update.kind:
         case ConversationList(conversations=newest):
             return record | {"conversations": [plain(it) for it in newest]}

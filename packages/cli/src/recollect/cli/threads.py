@@ -1,10 +1,12 @@
 """`recollect threads`: checkpoints of programs, such as LangGraph's."""
 
 import click
+from rich.console import Console
 
+from recollect import CheckpointThread
 from recollect.cli.commands import Commands
 from recollect.cli.options import Shell, confirm, with_shell, with_yes
-from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line
+from recollect.cli.printing import local, one_line
 
 
 @click.group(cls=Commands)
@@ -17,15 +19,14 @@ def threads() -> None:
 def list_(shell: Shell) -> None:
     """List all threads, each with its time and the size of its log."""
     rows = list(shell.client.checkpoints.list_threads(page_size=500))
-    if shell.as_json:
-        json_lines(rows)
-        return
-    out = console()
-    if not rows:
-        out.print("No threads.")
-    for it in sorted(rows, key=lambda row: row.create_time, reverse=True):
-        out.print(one_line(it.thread_id, "bold"))
-        out.print(one_line(f"  from {local(it.create_time)} on, {it.bytes} bytes", "dim"))
+    if not shell.as_json:
+        rows.sort(key=lambda row: row.create_time, reverse=True)
+    shell.print_each(rows, _print_thread, "No threads.")
+
+
+def _print_thread(out: Console, it: CheckpointThread) -> None:
+    out.print(one_line(it.thread_id, "bold"))
+    out.print(one_line(f"  from {local(it.create_time)} on, {it.bytes} bytes", "dim"))
 
 
 @threads.command()
@@ -41,8 +42,5 @@ def delete(shell: Shell, names: tuple[str, ...], yes: bool) -> None:
         confirm(f"Delete {', '.join(map(repr, names))} for good?")
     for name in names:
         size = shell.client.checkpoints.delete_thread(name)
-        if shell.as_json:
-            json_line({"threadId": name, "bytesRemoved": size})
-        else:
-            what = f"{size} bytes are removed" if size else "there is no such thread"
-            console().print(clean(f"{name}: {what}."))
+        what = f"{size} bytes are removed" if size else "there is no such thread"
+        shell.print({"threadId": name, "bytesRemoved": size}, f"{name}: {what}.")

@@ -7,18 +7,17 @@ blank lines: this tells them from the headings and quotations of an answer, whic
 marks. An editor may have taken the spaces away; then the blank lines alone decide.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from recollect import Role
 from recollect.imports.forms import Format, Options
 from recollect.imports.plans import Plan, Repeated, Skip, note, skips_of
 from recollect.imports.reading import MAX_ITEM, Reading
-from recollect.imports.talks import Talk
+from recollect.imports.talks import Talk, local_moment
 from recollect.imports.transcript import Damaged
+from recollect.imports.values import digest
 
 NAME = "aider"
 _HEADING = re.compile(r"# aider chat started at(?P<time>.*)")
@@ -50,9 +49,8 @@ class _Section:
     """Characters of all its lines. Those beyond MAX_ITEM are not kept."""
 
 
-def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+def read(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
     """Yield the conversation of each session, and the lines that cannot be read."""
-    del options
     counts: dict[str, int] = {}  # sessions by id
     notes: Repeated = {}
     section = _Section(f"{reading.name}:1")
@@ -85,7 +83,7 @@ def _plans(section: _Section, counts: dict[str, int], notes: Repeated) -> Iterat
     if first:
         # The file names no session: its start and its first message do, and the place among those
         # in which both are equal.
-        own = f"{section.start}/{hashlib.sha256(first.encode(errors='replace')).hexdigest()[:8]}"
+        own = f"{section.start}/{digest(first, 8)}"
         counts[own] = counts.get(own, 0) + 1
         yield _plan(section, own if counts[own] == 1 else f"{own}/{counts[own]}", parts)
     elif parts:
@@ -93,7 +91,7 @@ def _plans(section: _Section, counts: dict[str, int], notes: Repeated) -> Iterat
 
 
 def _plan(section: _Section, own: str, parts: list[tuple[Role, str]]) -> Plan | Skip:
-    talk = Talk(NAME, own, section.where, create_time=_time(section.start))
+    talk = Talk(NAME, own, section.where, create_time=local_moment(section.start))
     model = answer = ""
     is_begun = False
     for number, (role, text) in enumerate(parts, start=1):
@@ -125,14 +123,6 @@ def _without_thinking(talk: Talk, answer: str) -> str:
     thinking, _, rest = answer[tag.end() :].partition(f"</{tag[1]}>")
     talk.think(thinking)
     return rest.strip()
-
-
-def _time(text: str) -> datetime | None:
-    """Return a time of a heading, in this machine's time zone: the file names none."""
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def _parts(lines: list[str]) -> Iterator[tuple[Role, str]]:

@@ -4,7 +4,6 @@ blocks and tool calls of OpenAI's and Anthropic's interfaces, ShareGPT's
 `{"input": …, "output": [{"type": …}]}`. Logs and data sets keep them, one a line.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -15,7 +14,15 @@ from recollect.imports.forms import conversations
 from recollect.imports.plans import Plan, Skip
 from recollect.imports.responses import add_item
 from recollect.imports.talks import Talk, attachment
-from recollect.imports.values import blocks_of, fields_of, flag_of, mapping, objects, text_of
+from recollect.imports.values import (
+    blocks_of,
+    digest,
+    fields_of,
+    flag_of,
+    mapping,
+    objects,
+    text_of,
+)
 
 NAME = "chat-messages"
 _ROLES = dict.fromkeys(("user", "human"), Role.USER)
@@ -58,9 +65,9 @@ def plan(value: Any, where: str) -> Plan | Skip:
     """Return the plan of a conversation. Raises Damaged."""
     fields = mapping(value, "the item")
     # Without an id of its own it is known by all that it holds: the same again is nothing new.
-    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    content = digest(json.dumps(fields, sort_keys=True), 32)
     title, began = text_of(fields, "title"), fields.get("created_at") or fields.get("created")
-    talk = Talk(NAME, text_of(fields, "id") or digest[:32], where, title=title, create_time=began)
+    talk = Talk(NAME, text_of(fields, "id") or content, where, title=title, create_time=began)
     if _has_items(fields):
         _add_items(talk, fields)
     for number, it in enumerate(objects(fields, "messages"), start=1):

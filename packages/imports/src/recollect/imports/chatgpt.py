@@ -7,7 +7,6 @@ owner saw it last.
 
 import json
 import re
-from functools import partial
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
@@ -61,7 +60,7 @@ def plan(fields: Any, where: str) -> Plan | Skip:
     on_branch = set(branch)
     for name, node in nodes.items():
         if name not in on_branch and _is_said(message := fields_of(node, "message")):
-            talk.set_aside(partial(_add, message=message, name=name))
+            talk.set_aside(_add, message=message, name=name)
     for name in branch:
         message = fields_of(nodes[name], "message")
         if not message:

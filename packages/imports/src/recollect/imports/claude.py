@@ -5,7 +5,6 @@ in which they came. Here each run of blocks up to a result is a message of its o
 """
 
 import json
-from functools import partial
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
@@ -54,12 +53,7 @@ def plan(fields: Any, where: str) -> Plan | Skip:
     else:
         times = {own: it.get("created_at") for own, it in by_id.items()}
         branch = talk.branch(parents, text_of(fields, "current_leaf_message_uuid"), times)
-    on_branch = set(branch)
-    for own, it in by_id.items():
-        if own not in on_branch:
-            talk.set_aside(partial(_add, message=it, own=own))
-    for own in branch:
-        _add(talk, by_id[own], own)
+    talk.add_branch(by_id, branch, _add)
     return talk.plan()
 
 

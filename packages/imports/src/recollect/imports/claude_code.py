@@ -8,13 +8,12 @@ are conversations of their own, in a file of their own or within that of the ses
 import json
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
 from recollect.imports.forms import Format, Options
-from recollect.imports.plans import Plan, Skip
+from recollect.imports.plans import Plan, Skip, skip_of
 from recollect.imports.reading import Reading
 from recollect.imports.talks import Talk, attachment, moment
 from recollect.imports.transcript import Damaged
@@ -40,15 +39,13 @@ def is_line(value: Any) -> bool:
     return isinstance(value, dict) and text_of(value, "type") in _SAID and "sessionId" in value
 
 
-def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+def read(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
     """Yield the conversation of a session, and the lines that cannot be read."""
-    del options
     lines: dict[str, _Line] = {}
     titles: dict[str, str] = {}
     for where, value in reading.items(is_line):
         if not isinstance(value, dict):
-            reason = str(value) if isinstance(value, Damaged) else "it is no JSON object"
-            yield Skip(where, reason)
+            yield skip_of(where, value, "it is no JSON object")
             continue
         if not _is_said(value) and (reason := _damage_of(value)):
             yield Skip(where, reason)
@@ -137,7 +134,7 @@ def _plan(
                 texts = (line.get("content"), attached.get("content"), attached.get("prompt"))
                 talk.hide(next((it for it in texts if isinstance(it, str)), ""))
         elif own not in branch:
-            talk.set_aside(partial(_add, line=line, own=own))
+            talk.set_aside(_add, line=line, own=own)
         else:
             _add(talk, line, own)
     return talk.plan()

@@ -8,15 +8,13 @@ the items without that frame.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from recollect.imports.forms import Format, Options
-from recollect.imports.plans import Plan, Skip
+from recollect.imports.plans import Plan, Skip, skip_of
 from recollect.imports.reading import Reading
 from recollect.imports.responses import add_item, say
 from recollect.imports.talks import Talk
-from recollect.imports.transcript import Damaged
 from recollect.imports.values import blocks_of, fields_of, text_of
 
 NAME = "codex"
@@ -51,9 +49,8 @@ def is_beginning(value: Any) -> bool:
     return is_first_form or (value.get("type") == "session_meta" and "payload" in value)
 
 
-def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+def read(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
     """Yield the conversation of a rollout, and the lines that cannot be read."""
-    del options
     talk: Talk | None = None
     model = ""
     number = 0
@@ -61,8 +58,7 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     questions: list[int] = []  # places of the user's own messages among the items
     for where, value in reading.items(is_beginning):
         if not isinstance(value, dict):
-            reason = str(value) if isinstance(value, Damaged) else "it is no JSON object"
-            yield Skip(where, reason)
+            yield skip_of(where, value, "it is no JSON object")
             continue
         kind = text_of(value, "type")
         payload = fields_of(value, "payload") if kind in _FRAMES else value
@@ -78,7 +74,7 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
             if questions and type(turns) is int and turns > 0:
                 begins = questions[-min(turns, len(questions))]
                 for it in items[begins:]:
-                    talk.set_aside(partial(_add, item=it))
+                    talk.set_aside(_add, item=it)
                 del items[begins:], questions[-min(turns, len(questions)) :]
         elif kind == "response_item" or kind not in _FRAMES:
             if payload is value and value.get("record_type") == "state":

@@ -51,8 +51,7 @@ def conversations(
 ) -> Format:
     """Return the format of files of which each JSON value is a conversation."""
 
-    def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
-        del options
+    def read(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
         for where, item in reading.items(is_item):
             yield plan_of(item, plan, where.replace(" item ", " conversation "))
 

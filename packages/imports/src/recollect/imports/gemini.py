@@ -5,7 +5,6 @@ follow within half an hour of each other are one here, named by the time of its 
 keeps a file for each conversation, named as it is.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from recollect.imports.reading import MAX_ITEM, Reading
 from recollect.imports.talks import MAX_TITLE, Talk, attachment, moment
 from recollect.imports.transcript import Damaged
 from recollect.imports.values import (
+    digest,
     fields_of,
     flag_of,
     mapping,
@@ -82,20 +82,17 @@ class _Entry:
     @property
     def id(self) -> str:
         """The name of the entry in every export."""
-        digest = hashlib.sha256(self.prompt.encode(errors="replace")).hexdigest()[:8]
-        return f"{time_text(self.time)}/{digest}"
+        return f"{time_text(self.time)}/{digest(self.prompt, 8)}"
 
 
-def _activity(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+def _activity(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of My Activity as JSON. Raises OSError."""
-    del options
-    yield from _talks(reading.name, _entries(reading))
+    return _talks(reading.name, _entries(reading))
 
 
-def _page(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+def _page(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of My Activity as HTML. Raises OSError."""
-    del options
-    yield from _talks(reading.name, _page_entries(reading))
+    return _talks(reading.name, _page_entries(reading))
 
 
 def _entries(reading: Reading) -> Iterator[_Entry | Skip | str]:
@@ -173,7 +170,7 @@ _STAMP = re.compile(
     r"(?:(?P<month>[^\W\d_]{3,9})\.? (?P<day>\d{1,2})"
     r"|(?P<day2>\d{1,2})(?:\. ?| )(?P<month2>[^\W\d_]{3,9}|\d{1,2})\.?),? ?"
     r"(?P<year>\d{4}),? (?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)\s?(?P<half>[AP]M)?"
-    r"(?:\s(?P<zone>[A-Z]{2,5}(?:[+-]\d{1,2}(?::?\d\d)?)?))?\s*$"
+    r"(?:\s(?P<zone>[A-Z]{2,5})(?:(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?)?)?\s*$"
 )
 _NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES, start=1)}
@@ -193,16 +190,13 @@ def _time_of_page(text: str) -> datetime | None:
         return None
     month = (match["month"] or match["month2"])[:3].lower()
     zone = match["zone"] or "UTC"
-    name, sign, offset = re.fullmatch(r"([A-Z]+)([+-]?)(.*)", zone).groups()  # type: ignore[union-attr]
     month_number = int(month) if month.isdecimal() else _MONTHS.get(month)
-    if month_number is None or name not in _ZONES:
+    if month_number is None or zone not in _ZONES:
         return None
-    hours = timedelta(hours=_ZONES[name])
-    if sign:
-        digits = offset.replace(":", "")
-        hour, minute = (digits, "0") if len(digits) < 3 else (digits[:-2], digits[-2:])
-        ahead = timedelta(hours=int(hour), minutes=int(minute))
-        hours += ahead if sign == "+" else -ahead
+    hours = timedelta(hours=_ZONES[zone])
+    if match["sign"]:
+        ahead = timedelta(hours=int(match["hours"]), minutes=int(match["minutes"] or 0))
+        hours += ahead if match["sign"] == "+" else -ahead
     hour_of_day = (
         int(match["hour"]) % 12 + 12 * (match["half"] == "PM")
         if match["half"]
@@ -345,8 +339,7 @@ def _chunk(talk: Talk, chunk: dict[str, Any], index: int, model: str) -> None:
     text, time = _studio_text(chunk), chunk.get("createTime")
     # A file may be edited in its middle: what was said names a chunk beside its place.
     content = {key: chunk[key] for key in ("text", "role", *_FILES) if key in chunk}
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
-    own = f"chunk-{index}/{digest}"
+    own = f"chunk-{index}/{digest(json.dumps(content, sort_keys=True), 8)}"
     files = [
         attachment(f"{_url_of(key)}{it['id']}", media_type=kind)
         for key, kind in _FILES.items()

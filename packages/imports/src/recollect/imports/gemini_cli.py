@@ -7,24 +7,21 @@ it sends to the model, `$set` lists the messages that stay, some under new ids. 
 comes: such a list only adds what is in no message before it.
 """
 
-import hashlib
 import json
 import re
 from collections import deque
 from collections.abc import Iterator
-from functools import partial
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import unquote
 
 from recollect import Role, ToolCall, Usage
 from recollect.imports.forms import Format, Options
-from recollect.imports.plans import Plan, Skip
+from recollect.imports.plans import Plan, Skip, skip_of
 from recollect.imports.reading import Reading
 from recollect.imports.responses import text_of_value
 from recollect.imports.talks import Talk, attachment
-from recollect.imports.transcript import Damaged
-from recollect.imports.values import fields_of, flag_of, members, objects, text_of
+from recollect.imports.values import digest, fields_of, flag_of, members, objects, text_of
 
 NAME = "gemini-cli"
 _NOTICES = {"info", "error", "warning"}
@@ -82,15 +79,13 @@ def _history(value: _Record) -> list[Any]:
     return history if isinstance(history, list) else []
 
 
-def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+def read(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
     """Yield the conversation of a file, and the lines that cannot be read."""
-    del options
     session = _Session()
     contents: list[_Record] = []  # of a checkpoint without a frame
     for where, value in reading.items(is_record):
         if not isinstance(value, dict):
-            reason = str(value) if isinstance(value, Damaged) else "it is no JSON object"
-            yield Skip(where, reason)
+            yield skip_of(where, value, "it is no JSON object")
         elif _is_prompt(value):
             yield Skip(reading.name, _PROMPTS_ALONE)
             return
@@ -232,7 +227,7 @@ class _Session:
         for own, message in self.messages.items():
             _add(talk, message, own, answered, is_added=own in self._added)
         for message in self._rewound:
-            talk.set_aside(partial(_add, message=message, own="", answered=answered))
+            talk.set_aside(_add, message=message, own="", answered=answered)
         if talk.placed and all(it.message.metadata.get("boilerplate") for it in talk.placed):
             return Skip(name, "it has only what the tool wrote in the user's name")
         return talk.plan()
@@ -253,12 +248,10 @@ def _checkpoint(name: str, contents: list[_Record]) -> Plan | Skip:
     """Return the conversation of a checkpoint, which has neither an id nor times."""
     tag = unquote(PurePath(name.rpartition(":")[2]).stem.removeprefix("checkpoint-"))
     first = next(filter(None, (_own_text(it) for it in contents)), "")
-    digest = hashlib.sha256(first.encode(errors="replace")).hexdigest()[:8]
-    talk = Talk(NAME, f"checkpoint/{tag}/{digest}", name, title=tag)
+    talk = Talk(NAME, f"checkpoint/{tag}/{digest(first, 8)}", name, title=tag)
     for index, content in enumerate(contents, start=1):
         # A checkpoint may be saved anew over another one: what was said names a message as well.
-        text = json.dumps(content, sort_keys=True)
-        own = f"{index}/{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        own = f"{index}/{digest(json.dumps(content, sort_keys=True), 8)}"
         kind = {"user": "user", "model": "gemini"}.get(text_of(content, "role"), "other")
         _add(talk, {"type": kind, "content": content.get("parts")}, own, set())
     return talk.plan()

@@ -1,7 +1,6 @@
 """Conversations of LibreChat: the JSON of its export, one a file, as a list or as a tree."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from recollect import Role, ToolCall
@@ -36,12 +35,7 @@ def plan(fields: Any, where: str) -> Plan | Skip:
         parents[name] = parent_of(it, "parentMessageId", parent)
     times = {name: it.get("createdAt") for name, it in nodes.items()}
     branch = talk.branch(parents, "", times) if nodes else []
-    on_branch = set(branch)
-    for name, it in nodes.items():
-        if name not in on_branch:
-            talk.set_aside(partial(_add, message=it, own=name))
-    for name in branch:
-        _add(talk, nodes[name], name)
+    talk.add_branch(nodes, branch, _add)
     return talk.plan()
 
 

@@ -29,9 +29,8 @@ def _is_head(head: bytes) -> bool:
     return head.startswith(_MAGIC) and b"responses" in head  # of the tables' definitions
 
 
-def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+def read(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of a database."""
-    del options
     if reading.path is None:
         yield Skip(reading.name, "a database is read as a file only: unpack it first")
         return

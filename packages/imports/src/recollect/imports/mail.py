@@ -15,8 +15,8 @@ from email.quoprimime import header_decode
 from email.utils import getaddresses
 from typing import Any
 
+from recollect._shared.mailboxes import read_mailbox
 from recollect.imports.forms import Format, Options
-from recollect.imports.mailboxes import read_mailbox
 from recollect.imports.markup import plain_text
 from recollect.imports.people import Chat
 from recollect.imports.plans import Plan, Skip

@@ -6,7 +6,6 @@ versions all of an answer stands in its `output`, and the text may be empty.
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from recollect import Role, ToolCall
@@ -57,12 +56,7 @@ def plan(fields: Any, where: str) -> Plan | Skip:
     parents = {name: parent_of(it, "parentId") for name, it in nodes.items()}
     times = {name: it.get("timestamp") for name, it in nodes.items()}
     branch = talk.branch(parents, text_of(history, "currentId"), times) if nodes else []
-    on_branch = set(branch)
-    for name, it in nodes.items():
-        if name not in on_branch:
-            talk.set_aside(partial(_add, message=it, own=name))
-    for name in branch:
-        _add(talk, nodes[name], name)
+    talk.add_branch(nodes, branch, _add)
     return talk.plan()
 
 

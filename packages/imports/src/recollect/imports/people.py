@@ -11,7 +11,7 @@ from typing import Any
 
 from recollect import Role
 from recollect.imports.forms import Options
-from recollect.imports.plans import Plan, Skip
+from recollect.imports.plans import Plan, Skip, skip_of
 from recollect.imports.reading import Reading
 from recollect.imports.talks import Talk, attachment
 from recollect.imports.transcript import Damaged
@@ -72,7 +72,7 @@ def chats(
         for where, value in reading.items(lambda it: bool(exports(it))):
             values = exports(value)
             if not values:
-                yield Skip(where, str(value) if isinstance(value, Damaged) else "it is no chat")
+                yield skip_of(where, value, "it is no chat")
             for number, chat in enumerate(values, start=1):
                 place = f"{reading.name} chat {number}"
                 try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recollect import Message
-from recollect.imports.transcript import Beginning
+from recollect.imports.transcript import Beginning, Damaged
 
 TRANSCRIPTS = "conv-*.jsonl"
 """Names of files that hold one conversation each, as a data folder and `export --folder` have them.
@@ -23,6 +23,11 @@ class Skip:
     reason: str
     is_lost: bool = True
     """False for a guess, as of a time: nothing of the file is left out."""
+
+
+def skip_of(where: str, value: Any, otherwise: str) -> Skip:
+    """Return the Skip of a value that a reader cannot use: it is damaged, or else `otherwise`."""
+    return Skip(where, str(value) if isinstance(value, Damaged) else otherwise)
 
 
 Repeated = dict[str, tuple[int, str, bool]]

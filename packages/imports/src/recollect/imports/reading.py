@@ -33,8 +33,8 @@ _NEAR_END = 64
 _SPACE = re.compile(r"[\s,]*")
 _MEMBER = re.compile(r'\{\s*"[^"\\]*"')
 _DECODER = json.JSONDecoder()
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""The first bytes of a file that a shell of Windows wrote."""
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The first bytes of a file that a shell of Windows wrote, as in `recollect export > FILE`."""
 _ESCAPED = re.compile("[\udc00-\udcff]")
 _WINDOWS = {
     0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x100)
@@ -231,7 +231,7 @@ class Reading:
     def text(self) -> Iterator[str]:
         """Yield the text in parts."""
         data = self._file.read(_CHUNK)
-        is_wide = data.startswith(_UTF_16)
+        is_wide = data.startswith(UTF_16)
         name, errors = ("utf-16", _ESCAPE) if is_wide else ("utf-8-sig", "surrogateescape")
         decoder = codecs.getincrementaldecoder(name)(errors)
         while data:

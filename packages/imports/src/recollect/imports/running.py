@@ -1,7 +1,7 @@
 """Runs an import: carries out the plans of its inputs, several conversations at a time."""
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from functools import partial
 from typing import TypeVar
 
@@ -56,11 +56,7 @@ def in_parallel(work: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
             running.add(pool.submit(work, thing))
             if len(running) >= 2 * THREADS:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield future.result()
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
+                yield from (it.result() for it in done)
+        yield from (it.result() for it in as_completed(running))
     finally:
         pool.shutdown(cancel_futures=True)

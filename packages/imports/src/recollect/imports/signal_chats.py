@@ -2,21 +2,18 @@
 the folders of the program `signal-export`, which reads Signal Desktop's database.
 """
 
-import hashlib
 import mimetypes
 from collections.abc import Iterator
-from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 from recollect import Role
 from recollect.imports.forms import Format, Options
 from recollect.imports.people import Chat
-from recollect.imports.plans import Plan, Skip
+from recollect.imports.plans import Plan, Skip, skip_of
 from recollect.imports.reading import Reading, Spool
 from recollect.imports.talks import Talk
-from recollect.imports.transcript import Damaged
-from recollect.imports.values import fields_of, objects, text_of
+from recollect.imports.values import digest, fields_of, objects, text_of
 
 NAME = "signal-export"
 _TITLE = "Signal"
@@ -56,7 +53,7 @@ class _Person:
         is_self = "self" in fields
         # The ids of recipients are those of one export, and a group's key is a secret.
         key = "self" if is_self else str(own or fields.get("id"))
-        self.key = hashlib.sha256(key.encode(errors="replace")).hexdigest()[:16]
+        self.key = digest(key, 16)
         self.name = (
             (is_self and owner)
             or _joined(nickname, "given", "family")
@@ -78,7 +75,7 @@ def _read_backup(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         name = next(iter(value), "") if isinstance(value, dict) else ""
         fields = value[name] if name in _FRAMES else {}
         if not isinstance(value, dict) or not isinstance(fields, dict):
-            yield Skip(where, str(value) if isinstance(value, Damaged) else "it is no frame")
+            yield skip_of(where, value, "it is no frame")
         elif name == "account":
             owner = _joined(fields, "givenName", "familyName")
         elif name == "recipient":
@@ -108,7 +105,7 @@ def _add(chat: Chat, item: dict[str, Any], author: _Person) -> None:
     own = f"{item.get('dateSent')}-{author.key}"
     for it in objects(item, "revisions"):
         body = text_of(_inner(it, "standardMessage", "text"), "body")
-        chat.talk.set_aside(partial(_say, text=body, own=own, time=it.get("dateSent")))
+        chat.talk.set_aside(_say, text=body, own=own, time=it.get("dateSent"))
     if not _NOT_SAID.isdisjoint(item):
         # somebody joined, called, paid or took a message back
         chat.talk.hide(text_of(_inner(item, "paymentNotification"), "note"))
@@ -154,15 +151,14 @@ def _read_folder(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     counts: dict[str, int] = {}
     for where, value in reading.items(_is_line):
         if not _is_line(value):
-            yield Skip(where, str(value) if isinstance(value, Damaged) else "it is no message")
+            yield skip_of(where, value, "it is no message")
         elif value.get("deleted") or value.get("call"):
             chat.talk.hide(text_of(value, "body"))
         else:
             sender = text_of(value, "sender")
             stamp = f"{value['date']} {sender}"
             counts[stamp] = counts.get(stamp, 0) + 1
-            key = hashlib.sha256(stamp.encode(errors="replace")).hexdigest()[:16]
-            own = f"{key}-{counts[stamp]}"
+            own = f"{digest(stamp, 16)}-{counts[stamp]}"
             text = text_of(value, "body") or text_of(_inner(value, "sticker"), "emoji")
             files = [
                 text_of(it, "path") or text_of(it, "name") for it in objects(value, "attachments")

@@ -11,9 +11,8 @@ from typing import Any
 
 from recollect.imports.forms import Format, Options
 from recollect.imports.people import Chat, forwarded
-from recollect.imports.plans import Plan, Skip
+from recollect.imports.plans import Plan, Skip, skip_of
 from recollect.imports.reading import DAMAGE, Reading, Source
-from recollect.imports.transcript import Damaged
 from recollect.imports.values import fields_of, objects, text_of
 
 NAME = "slack-export"
@@ -37,8 +36,7 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     people = {user: of_user[0] for user, of_user in names.items()}
     for where, value in reading.items(is_message):
         if not is_message(value):
-            reason = str(value) if isinstance(value, Damaged) else "it is no message of Slack"
-            yield Skip(where, reason)
+            yield skip_of(where, value, "it is no message of Slack")
         elif _STATED.search(text_of(value, "subtype")):
             chat.talk.hide(_shown_text(text_of(value, "text"), people))
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from recollect import Attachment, Message, Role, ToolCall, Usage
 from recollect.imports import transcript
@@ -36,6 +36,9 @@ _HIDDEN = "what the product hides"
 _OTHER_BRANCH = "another version of a question or an answer"
 _SHOWN = 60
 """Characters of a text that name it."""
+
+
+_Arguments = ParamSpec("_Arguments")
 
 
 @dataclass(slots=True)
@@ -80,12 +83,17 @@ class Talk:
         self.hidden += 1
         self._leave(_HIDDEN, text)
 
-    def set_aside(self, add: Callable[["Talk"], Any]) -> None:
+    def set_aside(
+        self,
+        add: Callable[Concatenate["Talk", _Arguments], object],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> None:
         """Count a message of another branch, which `add` adds to a talk, and name its text."""
         self.branches += 1
         other = Talk(self.product, self.id, self.where)
         with suppress(transcript.Damaged):
-            add(other)
+            add(other, *args, **kwargs)
         texts = (it.message.content or it.message.thinking_text for it in other.placed)
         calls = (call.name for it in other.placed for call in it.message.tool_calls)
         self._leave(_OTHER_BRANCH, next(filter(None, (*texts, *other._thoughts, *calls)), ""))
@@ -106,6 +114,20 @@ class Talk:
             what = "a message's parent is not in the export: it follows the newest that is older"
             self.note(what, f"{name} of {parent}", is_lost=False)
         return names
+
+    def add_branch(
+        self,
+        messages: Mapping[str, dict[str, Any]],
+        branch: list[str],
+        add: Callable[["Talk", dict[str, Any], str], object],
+    ) -> None:
+        """Add the messages of a branch in its order, and set all others aside."""
+        on_branch = set(branch)
+        for name, message in messages.items():
+            if name not in on_branch:
+                self.set_aside(add, message, name)
+        for name in branch:
+            add(self, messages[name], name)
 
     def think(self, text: str) -> None:
         """Keep thinking for the next message of the agent."""
@@ -330,11 +352,8 @@ def _metadata(import_id: str, more: dict[str, Any]) -> dict[str, Any]:
 
 def clean(text: str) -> str:
     """Return a text as the contract takes it: no NUL, no half of a surrogate pair."""
-    return text if text.isascii() and "\x00" not in text else _cleaned(text)
-
-
-def _cleaned(text: str) -> str:
-    return text.replace("\x00", "").encode(errors="replace").decode()
+    text = text.replace("\x00", "")
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def attachment(uri: str, name: str = "", media_type: str = "", size: Any = None) -> Attachment:
@@ -366,6 +385,16 @@ def moment(value: Any) -> datetime | None:
     except (TypeError, ValueError, OverflowError, OSError):
         return None
     return time if time.year >= _FIRST_YEAR else None
+
+
+def local_moment(text: Any) -> datetime | None:
+    """Return a time of ISO 8601 of a machine that wrote no time zone, in this machine's; None for
+    anything else.
+    """
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
 
 
 def _time_of(text: str) -> datetime:

@@ -1,11 +1,11 @@
 """Chats of Telegram: `result.json` of Telegram Desktop's export, one chat or all of them."""
 
-from datetime import datetime
 from typing import Any
 
 from recollect.imports.forms import Format, Options
 from recollect.imports.people import Chat, chats, forwarded
 from recollect.imports.plans import Plan, Skip
+from recollect.imports.talks import local_moment
 from recollect.imports.values import fields_of, members, objects, pass_over, text_of
 
 NAME = "telegram-export"
@@ -57,20 +57,11 @@ def _plan(fields: dict[str, Any], where: str, options: Options) -> Plan | Skip:
             text = "\n".join(filter(None, [text, *(text_of(contact, it) for it in contact)]))
         if origin := text_of(message, "forwarded_from") or message.get("forwarded_from_id"):
             text = forwarded(text, str(origin))
-        time = message.get("date_unixtime") or _local(message.get("date"))
+        date = message.get("date")  # until 2022 it stands alone
+        time = message.get("date_unixtime") or local_moment(date) or date
         if not chat.say(own, sender, text, time, names):
             chat.talk.note("a message of which nothing is read", own)
     return chat.plan(options.owner)
-
-
-def _local(value: Any) -> Any:
-    """Return a time of exports made before 2022, which is one of the machine that made them. This
-    one's time zone is taken.
-    """
-    try:
-        return datetime.fromisoformat(value).astimezone()
-    except (TypeError, ValueError, OverflowError, OSError):
-        return value
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

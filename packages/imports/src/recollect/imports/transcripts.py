@@ -1,6 +1,5 @@
 """Transcripts: the lines of conversations as a data folder and `export` have them."""
 
-import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,14 +9,12 @@ from typing import Any
 from recollect.imports import plans, transcript
 from recollect.imports.forms import Format, Options
 from recollect.imports.plans import Batch, Event, Placed, Plan, Skip, fingerprint
-from recollect.imports.reading import Reading
+from recollect.imports.reading import UTF_16, Reading
 from recollect.imports.transcript import LOST_CHANNEL, Beginning, Damaged
 
 _MOST_BEFORE = 10_000
 """Lines after which a file in which no conversation has begun is given up."""
 _EVENTS_AS_TYPES = ("title_assigned", "compression", "abbreviation", "meta_update", "close")
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""The first bytes of a file that a shell of Windows wrote, as in `recollect export > FILE`."""
 
 
 def is_beginning(value: Any) -> bool:
@@ -25,14 +22,13 @@ def is_beginning(value: Any) -> bool:
     return isinstance(value, dict) and value.get("type") == "meta"
 
 
-def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+def read(reading: Reading, _: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of a transcript, and the lines that belong to none. Raises OSError.
 
     A file named as one of a data folder holds one conversation, whose id is the file's name: a
     copy under another name is another conversation. In any other file each line of the type `meta`
     begins a conversation.
     """
-    del options
     lines, name = _lines(reading), reading.name
     if PurePath(name).match(plans.TRANSCRIPTS):
         own = PurePath(name).name.removesuffix(".jsonl")
@@ -86,7 +82,7 @@ def _lines(reading: Reading) -> Iterator[_Line]:
         if not text.strip():
             continue
         where = f"{reading.name}:{number}"
-        if number == 1 and text.startswith(_UTF_16):
+        if number == 1 and text.startswith(UTF_16):
             yield _Line(number, where, {}, "the file is UTF-16: save it as UTF-8")
             return
         try:

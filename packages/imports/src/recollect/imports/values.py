@@ -4,6 +4,7 @@ A value of another type is left out, and kept until the reader names it: `passed
 came together so far. `apart` keeps what each reader leaves out for itself.
 """
 
+import hashlib
 import reprlib
 from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
@@ -91,6 +92,11 @@ def passed_over() -> list[tuple[str, str]]:
     named = [(what, reprlib.repr(value)) for _, what, value in passed.values()]
     passed.clear()
     return named
+
+
+def digest(text: str, length: int) -> str:
+    """Return so many characters of a text's hash, by which an export names it that has no ids."""
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:length]
 
 
 def counted(count: int, noun: str) -> str:

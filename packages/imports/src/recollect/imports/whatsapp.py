@@ -4,7 +4,6 @@ A line begins with a date and a time as the phone's settings have them. Which of
 is the day follows from all lines together; where it does not, it is guessed and named.
 """
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from recollect.imports.people import Chat
 from recollect.imports.plans import Plan, Skip
 from recollect.imports.reading import Reading
 from recollect.imports.transcript import Damaged
+from recollect.imports.values import digest
 
 NAME = "whatsapp-export"
 _INVISIBLE = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -121,8 +121,7 @@ def _chat(reading: Reading, entries: list[_Entry], owner: str) -> Plan | Skip:
             what = "a date cannot be read, and the one before it stands instead"
             chat.talk.note(what, entry.where, is_lost=False)
         # The export has no ids: what was said, by whom and when, names a message.
-        stamp = f"{entry.numbers}{entry.clock}{sender}{text}"
-        key = hashlib.sha256(stamp.encode(errors="replace")).hexdigest()[:16]
+        key = digest(f"{entry.numbers}{entry.clock}{sender}{text}", 16)
         counts[key] = counts.get(key, 0) + 1
         files = [name for it in _FILE.finditer(text) if (name := it["name"] or it["first"])]
         if not files and _WITHOUT_FILE.match(text.strip()):

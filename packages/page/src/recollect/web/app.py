@@ -10,6 +10,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -98,6 +99,11 @@ class Page:
                 Route(HEALTH, self._health, methods=["GET"]),
                 Route("/{path:path}", self._file, methods=["GET"]),
             ],
+            exception_handlers={
+                RequestRefused: _refusal,
+                PersonRefused: self._refusal_of_person,
+                ClientDisconnect: _no_answer,
+            },
             lifespan=lifespan,
         )
 
@@ -119,10 +125,7 @@ class Page:
         return self._gateway.document()
 
     async def _health(self, _: Request) -> Response:
-        try:
-            await self._forwarder.check_health()
-        except RequestRefused as error:
-            return error.response()
+        await self._forwarder.check_health()
         return Response('{"status":"SERVING"}\n', headers=NO_STORE, media_type="application/json")
 
     async def _call(self, request: Request) -> ASGIApp:
@@ -130,24 +133,17 @@ class Page:
         method = self._methods.get(request.scope["path"])
         if method is None:
             text = f"there is no such call: {DOCUMENT} describes them"
-            return RequestRefused(404, "unimplemented", text).response()
+            raise RequestRefused(404, "unimplemented", text)
         if TOKEN_KEY in request.scope:  # whatever cookies come with it
             return await self._gateway.answer(request, method, request.scope[TOKEN_KEY])
         if request.method != "POST":
             text = "a browser's calls are made with POST"
-            return RequestRefused(405, "unimplemented", text, allow="POST").response()
-        session = self._session(request)
-        if session is None:
-            return _no_session()
+            raise RequestRefused(405, "unimplemented", text, allow="POST")
+        session = self._session_of(request)
+        protocol = protocols.of_page(request.headers.get("content-type"), method)
+        token = self._people.token(session.person) if self._people else session.token
         try:
-            protocol = protocols.of_page(request.headers.get("content-type"), method)
-        except RequestRefused as refused:
-            return refused.response()
-        try:
-            token = self._people.token(session.person) if self._people else session.token
             admit(request, session.person or session)
-        except PersonRefused as refused:
-            return self._refused(request, refused)
         except RequestRefused as refused:
             return protocol.refusal(refused)
         return await self._forwarder.answer(request, protocol, token)
@@ -155,13 +151,11 @@ class Page:
     async def _open_session(self, request: Request) -> Response:
         """Exchange the key of the printed address for a cookie."""
         key = await _secret(request, "key")
-        if isinstance(key, Response):
-            return key
         if self._people is not None:
             return await self._open_for_person(request, self._people)
         cookie = self._sessions.exchange(key)
         if cookie is None:
-            return _unauthenticated(
+            raise _NoSession(
                 "this address was used before: open the newest one that recollect-web printed"
             )
         self._announce()
@@ -170,17 +164,12 @@ class Page:
     async def _open_for_person(self, request: Request, people: SignedInPeople) -> Response:
         """Begin a session of the person whom the proxy signed in, unless the browser has it."""
         person = request.scope[PERSON_KEY]
-        try:
-            caller = await self._forwarder.check(people.token(person))
-        except PersonRefused as refused:
-            return self._refused(request, refused)
-        except RequestRefused as error:
-            return error.response()
+        caller = await self._forwarder.check(people.token(person))
         if not caller.token_id:
             text = (
                 "the server asks for no token, and so cannot tell people apart: start it with auth"
             )
-            return RequestRefused(None, "failed_precondition", f"{text} `required`").response()
+            raise RequestRefused(None, "failed_precondition", f"{text} `required`")
         named = {PERSON_HEADER: person}
         if self._session(request) is not None:
             return Response(status_code=204, headers=NO_STORE | named)
@@ -193,21 +182,15 @@ class Page:
 
     async def _sign_in(self, request: Request) -> Response:
         """Keep a token for this browser's session, if the server takes it."""
-        session = self._session(request)
-        if session is None:
-            return _no_session()
+        session = self._session_of(request)
         token = await _secret(request, "token")
-        if isinstance(token, Response):
-            return token
         if self._people is not None:
             text = "tokens come from the configuration of recollect-web"
-            return RequestRefused(None, "permission_denied", text).response()
+            raise RequestRefused(None, "permission_denied", text)
         if not TOKEN_FORM.fullmatch(token):
-            return _invalid("a token must be printable ASCII without spaces")
-        try:
-            await self._forwarder.check(token)
-        except RequestRefused as error:
-            return error.response()
+            text = "a token must be printable ASCII without spaces"
+            raise RequestRefused(None, "invalid_argument", text)
+        await self._forwarder.check(token)
         session.token = token
         return Response(status_code=204, headers=NO_STORE)
 
@@ -215,9 +198,7 @@ class Page:
         """Forget the token of this browser's session; of a person whom a proxy signed in, end the
         session.
         """
-        session = self._session(request)
-        if session is None:
-            return _no_session()
+        session = self._session_of(request)
         session.token = None
         if self._people is None:
             return Response(status_code=204, headers=NO_STORE)
@@ -231,60 +212,62 @@ class Page:
         return answer
 
     async def _import(self, request: Request) -> ASGIApp:
-        session = self._session(request)
-        if session is None:
-            return _no_session()
-        try:
-            token = self._people.token(session.person) if self._people else session.token
-            admit(request, session.person or session)
-            caller = session.person or request.cookies[self._cookie]
-            return await self._imports.answer(request, caller, self._forwarder, token)
-        except PersonRefused as refused:
-            return self._refused(request, refused)
-        except RequestRefused as refused:
-            return refused.response()
-        except ClientDisconnect:
-            return Response(status_code=499)
+        session = self._session_of(request)
+        token = self._people.token(session.person) if self._people else session.token
+        admit(request, session.person or session)
+        caller = session.person or request.cookies[self._cookie]
+        return await self._imports.answer(request, caller, self._forwarder, token)
 
     def _session(self, request: Request) -> Session | None:
         person = request.scope.get(PERSON_KEY, "")
         return self._sessions.find(request.cookies.get(self._cookie), person)
 
-    def _refused(self, request: Request, refused: PersonRefused) -> Response:
+    def _session_of(self, request: Request) -> Session:
+        """Return the session of a browser. Raises RequestRefused where it has none."""
+        session = self._session(request)
+        if session is None:
+            raise _NoSession
+        return session
+
+    async def _refusal_of_person(self, request: Request, refused: Any) -> Response:
         assert self._people is not None
         self._people.log(request.scope, refused)
         return RequestRefused(None, "permission_denied", str(refused)).response()
 
 
-def _no_session() -> Response:
-    return _unauthenticated(
-        "this browser has no session: open the address that recollect-web printed"
-    )
+class _NoSession(RequestRefused):
+    """A browser has no session, and its page says so by the header of the answer."""
+
+    def __init__(
+        self, text: str = "this browser has no session: open the address that recollect-web printed"
+    ) -> None:
+        super().__init__(None, "unauthenticated", text)
+
+    def response(self, **more: str) -> Response:
+        return super().response(**{"recollect-web": MARK_SESSION}, **more)
 
 
-def _unauthenticated(text: str) -> Response:
-    error = RequestRefused(None, "unauthenticated", text)
-    return error.response(**{"recollect-web": MARK_SESSION})
+async def _refusal(_: Request, refused: Any) -> Response:
+    response: Response = refused.response()
+    return response
 
 
-def _invalid(text: str) -> Response:
-    return RequestRefused(None, "invalid_argument", text).response()
+async def _no_answer(_: Request, __: Exception) -> Response:
+    """Answer a caller who went away, and reads nothing."""
+    return Response(status_code=499)
 
 
-async def _secret(request: Request, name: str) -> str | Response:
-    """Return the one text in a request's JSON, or the refusal of the request."""
+async def _secret(request: Request, name: str) -> str:
+    """Return the one text in a request's JSON. Raises RequestRefused, HTTPException."""
     if request.headers.get("content-type") != "application/json":
-        return Response("the content type must be application/json\n", 415)
+        raise HTTPException(415, "the content type must be application/json\n")
     try:
         value = json.loads(await read_body(request, _MAX_SECRET))[name]
-    except RequestRefused as error:
-        return error.response()
-    except ClientDisconnect:
-        return Response(status_code=499)
     except (ValueError, KeyError, TypeError, RecursionError):
         value = None
     if not isinstance(value, str):
-        return _invalid(f"the request must be an object with a text {name}")
+        text = f"the request must be an object with a text {name}"
+        raise RequestRefused(None, "invalid_argument", text)
     return value
 
 

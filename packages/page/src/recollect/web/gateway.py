@@ -65,13 +65,12 @@ class Gateway:
         return Response(self._document, media_type="application/json")
 
     async def answer(self, request: Request, method: ForwardedMethod, token: str) -> ASGIApp:
-        """Return the answer to a call. An empty `token` is that of a program without one."""
-        try:
-            if request.method != "POST":
-                request = protocols.posted(request, method)
-            protocol = protocols.of_program(request.headers, method)
-        except RequestRefused as refused:
-            return refused.response()
+        """Return the answer to a call. An empty `token` is that of a program without one. Raises
+        RequestRefused for what is of no protocol.
+        """
+        if request.method != "POST":
+            request = protocols.posted(request, method)
+        protocol = protocols.of_program(request.headers, method)
         try:
             caller = await self._caller(token, method.scopes)
             admit(request, caller)

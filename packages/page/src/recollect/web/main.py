@@ -49,33 +49,64 @@ def main() -> None:
         " of their own where it asks for tokens, by Connect, JSON or gRPC-Web; /openapi.json describes"
         " the calls.",
     )
-    address = os.environ.get(ADDRESS) or DEFAULT_TARGET
-    text = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
-    parser.add_argument("--address", default=address, help=text)
-    listen = os.environ.get(LISTEN) or DEFAULT_LISTEN
-    text = "a loopback address to serve the page on (port 0 takes a free one), or behind a proxy"
-    text += f" unix:PATH [{LISTEN}, else {DEFAULT_LISTEN}]"
-    parser.add_argument("--listen", metavar="HOST:PORT", default=listen, help=text)
-    text = "behind a proxy: the page's address in a browser, as https://tools.example/recollect"
-    parser.add_argument("--url", default=os.environ.get(URL), help=f"{text} [{URL}]")
-    text = "the people whom the proxy signs in, and their tokens, in TOML: the guide of the page says how"
-    parser.add_argument("--people", metavar="FILE", type=Path, default=os.environ.get(PEOPLE),
-                        help=f"{text} [{PEOPLE}]")  # fmt: skip
-    text = "origins, as https://app.example, whose pages may make calls with a token, separated by"
-    parser.add_argument("--cors", default=os.environ.get(CORS, ""), metavar="ORIGINS",
-                        help=f"{text} commas; of no other page unless given [{CORS}]")  # fmt: skip
-    text = "megabytes of a file that a person may import on the page; 0 for no imports"
-    parser.add_argument("--max-import", metavar="MB",
-                        default=os.environ.get(MAX_IMPORT) or str(DEFAULT_MAX_IMPORT),
-                        help=f"{text} [{MAX_IMPORT}, else {DEFAULT_MAX_IMPORT}]")  # fmt: skip
-    text = "the space: whose data is meant [RECOLLECT_SPACE]"
-    parser.add_argument("--space", metavar="NAME", help=text)
-    text = "speak TLS to the server: the authority of its certificate, or `system` [RECOLLECT_CA]"
-    parser.add_argument("--ca", metavar="FILE", help=text)
-    text = "send tokens to the server in plain text over a network that is trusted"
-    parser.add_argument("--insecure", action="store_true", help=text)
-    text = "end when the standard input ends, as for a page beside a server"
-    parser.add_argument("--until-input-ends", action="store_true", help=text)
+    parser.add_argument(
+        "--address",
+        default=os.environ.get(ADDRESS) or DEFAULT_TARGET,
+        help=f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]",
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default=os.environ.get(LISTEN) or DEFAULT_LISTEN,
+        help="a loopback address to serve the page on (port 0 takes a free one), or behind a proxy"
+        f" unix:PATH [{LISTEN}, else {DEFAULT_LISTEN}]",
+    )
+    parser.add_argument(
+        "--url",
+        default=os.environ.get(URL),
+        help="behind a proxy: the page's address in a browser, as https://tools.example/recollect"
+        f" [{URL}]",
+    )
+    parser.add_argument(
+        "--people",
+        metavar="FILE",
+        type=Path,
+        default=os.environ.get(PEOPLE),
+        help="the people whom the proxy signs in, and their tokens, in TOML: the guide of the page"
+        f" says how [{PEOPLE}]",
+    )
+    parser.add_argument(
+        "--cors",
+        metavar="ORIGINS",
+        default=os.environ.get(CORS, ""),
+        help="origins, as https://app.example, whose pages may make calls with a token, separated by"
+        f" commas; of no other page unless given [{CORS}]",
+    )
+    parser.add_argument(
+        "--max-import",
+        metavar="MB",
+        default=os.environ.get(MAX_IMPORT) or str(DEFAULT_MAX_IMPORT),
+        help="megabytes of a file that a person may import on the page; 0 for no imports"
+        f" [{MAX_IMPORT}, else {DEFAULT_MAX_IMPORT}]",
+    )
+    parser.add_argument(
+        "--space", metavar="NAME", help="the space: whose data is meant [RECOLLECT_SPACE]"
+    )
+    parser.add_argument(
+        "--ca",
+        metavar="FILE",
+        help="speak TLS to the server: the authority of its certificate, or `system` [RECOLLECT_CA]",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="send tokens to the server in plain text over a network that is trusted",
+    )
+    parser.add_argument(
+        "--until-input-ends",
+        action="store_true",
+        help="end when the standard input ends, as for a page beside a server",
+    )
     arguments = parser.parse_args()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
     try:

@@ -3,11 +3,12 @@
 from itertools import islice
 
 import click
+from rich.console import Console
 
 from recollect import RetiredConversation
 from recollect.cli.commands import Commands
 from recollect.cli.options import MAX_NUMBER, Shell, WholeNumber, with_shell
-from recollect.cli.printing import clean, console, json_lines, local, one_line, table_of, warn
+from recollect.cli.printing import clean, local, one_line, table_of, warn
 
 _PAGE = 500
 
@@ -25,23 +26,16 @@ def retention() -> None:
 @with_shell
 def list_rules(shell: Shell) -> None:
     """List the rules about the space."""
-    rules = shell.client.admin.list_retention_rules().rules
-    if shell.as_json:
-        json_lines(rules)
-        return
-    table = table_of("rule", "space", "anchors", "from")
-    for it in rules:
-        table.add_row(
+    shell.print_table(
+        shell.client.admin.list_retention_rules().rules,
+        table_of("rule", "space", "anchors", "from"),
+        lambda it: (
             one_line(it.rule),
             one_line(it.space or "every"),
             "stay" if it.keeps_anchors or it.unindexes else "go",
             local(it.start_time) if it.start_time else "now",
-        )
-    console().print(
-        table
-        if rules
-        else "No rule is about this space: nothing is deleted or unindexed by itself.",
-        soft_wrap=False,
+        ),
+        "No rule is about this space: nothing is deleted or unindexed by itself.",
     )
 
 
@@ -64,13 +58,9 @@ def preview_retention(shell: Shell, rules: str | None, limit: int) -> None:
     if rules is not None and not rules.strip(" ;"):
         raise click.UsageError("--rules: names no rule; leave it out for those in force")
     plan = shell.client.admin.preview_retention(retention=rules, limit=limit)
-    if shell.as_json:
-        json_lines(plan.conversations)
-    elif plan.conversations:
-        for it in plan.conversations:
-            _print_retired(it)
-    else:
-        console().print("Nothing would be deleted or unindexed now.")
+    shell.print_each(
+        plan.conversations, _print_retired, "Nothing would be deleted or unindexed now."
+    )
     if plan.has_more:
         warn(f"There are more than these {limit}: --limit takes up to 1000.")
 
@@ -89,18 +79,15 @@ def list_receipts(shell: Shell, limit: int) -> None:
     receipts = list(
         islice(shell.client.admin.list_retention_receipts(page_size=_PAGE), limit or None)
     )
-    if shell.as_json:
-        json_lines(receipts)
-        return
-    if not receipts:
-        console().print("No rule deleted or unindexed anything yet.")
-    for it in receipts:
-        _print_retired(it.conversation, f"at {local(it.time)}, ")
+    shell.print_each(
+        receipts,
+        lambda out, it: _print_retired(out, it.conversation, f"at {local(it.time)}, "),
+        "No rule deleted or unindexed anything yet.",
+    )
 
 
-def _print_retired(it: RetiredConversation, when: str = "") -> None:
+def _print_retired(out: Console, it: RetiredConversation, when: str = "") -> None:
     """Print a conversation on a line and the reason beneath: a table would cut the ids."""
-    out = console()
     out.print(clean(f"{it.conversation_id}  {it.channel}", "bold"))
     out.print(
         one_line(f"{when}last changed at {local(it.update_time)}, {it.bytes} bytes", "dim"),

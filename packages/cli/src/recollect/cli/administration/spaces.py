@@ -7,15 +7,7 @@ import click
 from recollect._shared.plain import plain
 from recollect.cli.commands import Commands
 from recollect.cli.options import MAX_NUMBER, Shell, WholeNumber, confirm, with_shell, with_yes
-from recollect.cli.printing import (
-    clean,
-    console,
-    json_line,
-    json_lines,
-    local,
-    one_line,
-    table_of,
-)
+from recollect.cli.printing import local, one_line, table_of
 from recollect.imports.values import counted
 
 _PAGE = 500
@@ -32,18 +24,17 @@ def spaces() -> None:
 def list_spaces(shell: Shell, query: str | None) -> None:
     """List the spaces with what they hold."""
     rows = list(shell.client.admin.list_spaces(query=query, page_size=_PAGE))
-    if shell.as_json:
-        json_lines(rows)
-        return
-    table = table_of("space", "state", "conversations", "messages", "bytes", "", right=(2, 3, 4))
-    for it in rows:
-        table.add_row(
+    shell.print_table(
+        rows,
+        table_of("space", "state", "conversations", "messages", "bytes", "", right=(2, 3, 4)),
+        lambda it: (
             one_line(it.name),
             one_line(it.state.value),
             *(str(number) for number in (it.conversations, it.messages, it.bytes)),
             one_line(it.index_problem or ("default" if it.is_default else "")),
-        )
-    console().print(table if rows else "There is no such space.", soft_wrap=False)
+        ),
+        "There is no such space.",
+    )
 
 
 @spaces.command("create")
@@ -52,10 +43,8 @@ def list_spaces(shell: Shell, query: str | None) -> None:
 def create_space(shell: Shell, name: str) -> None:
     """Make the space NAME, unless there is one."""
     made = shell.client.admin.create_space(name)
-    if shell.as_json:
-        json_line(plain(made.space) | {"created": made.created})
-    else:
-        console().print(clean(f"{name} {'is made' if made.created else 'was there already'}."))
+    what = "is made" if made.created else "was there already"
+    shell.print(plain(made.space) | {"created": made.created}, f"{name} {what}.")
 
 
 @spaces.command("delete")
@@ -67,16 +56,12 @@ def delete_space(shell: Shell, name: str, yes: bool) -> None:
     if not yes:
         confirm(f"Delete the space {name} with everything in it, for good?")
     receipt = shell.client.admin.delete_space(name)
-    if shell.as_json:
-        json_line(plain(receipt))
-    else:
-        console().print(
-            clean(
-                f"{name} is deleted: {counted(receipt.conversations, 'conversation')},"
-                f" {counted(receipt.external_communications, 'external communication')}, {receipt.bytes} bytes."
-                " Revoke its tokens, or a write makes it anew."
-            )
-        )
+    shell.print(
+        receipt,
+        f"{name} is deleted: {counted(receipt.conversations, 'conversation')},"
+        f" {counted(receipt.external_communications, 'external communication')}, {receipt.bytes} bytes."
+        " Revoke its tokens, or a write makes it anew.",
+    )
 
 
 @spaces.command("receipts")
@@ -91,14 +76,13 @@ def delete_space(shell: Shell, name: str, yes: bool) -> None:
 def list_space_receipts(shell: Shell, limit: int) -> None:
     """List the receipts of deleted spaces, the newest first."""
     rows = list(islice(shell.client.admin.list_space_receipts(page_size=_PAGE), limit or None))
-    if shell.as_json:
-        json_lines(rows)
-        return
-    table = table_of("space", "deleted", "conversations", "third parties", "bytes", right=(2, 3, 4))
-    for it in rows:
-        table.add_row(
+    shell.print_table(
+        rows,
+        table_of("space", "deleted", "conversations", "third parties", "bytes", right=(2, 3, 4)),
+        lambda it: (
             one_line(it.name),
             local(it.delete_time),
             *(str(number) for number in (it.conversations, it.external_communications, it.bytes)),
-        )
-    console().print(table if rows else "No space was deleted.", soft_wrap=False)
+        ),
+        "No space was deleted.",
+    )

@@ -1,9 +1,11 @@
 """`recollect admin tokens`: create, list, rotate and revoke tokens, and show their use."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
+from rich.text import Text
 
 from recollect import Token
 from recollect._shared.plain import plain
@@ -12,7 +14,6 @@ from recollect.cli.options import Shell, with_shell
 from recollect.cli.printing import (
     console,
     json_line,
-    json_lines,
     local,
     one_line,
     table_of,
@@ -20,6 +21,7 @@ from recollect.cli.printing import (
 )
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_COLUMNS = ("id", "kind", "spaces", "state", "until", "note")
 _PAGE = 500
 
 
@@ -69,25 +71,12 @@ def tokens() -> None:
 def list_tokens(shell: Shell, with_ended: bool) -> None:
     """List the tokens, the newest first, without their secrets."""
     rows = list(shell.client.admin.list_tokens(include_ended=with_ended, page_size=_PAGE))
-    if shell.as_json:
-        json_lines(rows)
-        return
-    table = table_of("id", "kind", "spaces", "state", "until", "note")
-    for it in rows:
-        table.add_row(
-            *map(
-                one_line,
-                (
-                    it.id,
-                    it.kind,
-                    ", ".join(it.spaces),
-                    it.state.value,
-                    local(it.expire_time),
-                    it.note,
-                ),
-            )
-        )
-    console().print(table if rows else "There is no token.", soft_wrap=False)
+    shell.print_table(rows, table_of(*_COLUMNS), _cells_of, "There is no token.")
+
+
+def _cells_of(it: Token) -> Iterable[Text]:
+    spaces, until = ", ".join(it.spaces), local(it.expire_time)
+    return map(one_line, (it.id, it.kind, spaces, it.state.value, until, it.note))
 
 
 @tokens.command("create")
@@ -178,16 +167,19 @@ def use_of_token(shell: Shell, token_id: str, since: timedelta | None) -> None:
     """
     start = None if since is None else datetime.now(UTC) - min(since, timedelta(days=366))
     rows = list(shell.client.admin.list_token_uses(token_id, start_time=start, page_size=_PAGE))
-    if shell.as_json:
-        json_lines(rows)
-        return
     table = table_of("last call", "calls", "refused", "from", "space", "method")
     table.columns[-1].no_wrap = True
-    for it in rows:
-        counts = str(it.calls), str(it.refused_calls)
-        texts = map(one_line, (it.peer, it.space, it.method))
-        table.add_row(local(it.last_call_time), *counts, *texts)
-    console().print(table if rows else "It was not used.", soft_wrap=False)
+    shell.print_table(
+        rows,
+        table,
+        lambda it: (
+            local(it.last_call_time),
+            str(it.calls),
+            str(it.refused_calls),
+            *map(one_line, (it.peer, it.space, it.method)),
+        ),
+        "It was not used.",
+    )
 
 
 @tokens.command("revoke")
@@ -197,10 +189,7 @@ def revoke_tokens(shell: Shell, ids: tuple[str, ...]) -> None:
     """Revoke tokens by their ids. Their open streams end within a second."""
     for token_id in ids:
         revoked = shell.client.admin.revoke_token(token_id)
-        if shell.as_json:
-            json_line(plain(revoked))
-        else:
-            console().print(f"{revoked.id} is revoked.")
+        shell.print(revoked, f"{revoked.id} is revoked.")
 
 
 def _end(lifetime: timedelta | None) -> datetime | None:

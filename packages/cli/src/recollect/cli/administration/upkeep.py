@@ -18,7 +18,6 @@ from recollect.cli.printing import (
     clean,
     console,
     json_line,
-    json_lines,
     local,
     one_line,
     table_of,
@@ -38,25 +37,23 @@ _LOOK_SECONDS = 0.2  # between two looks at a verification
 def list_jobs(shell: Shell) -> None:
     """List the background jobs of the space, with what waits and what failed."""
     jobs = shell.client.admin.list_jobs()
-    if shell.as_json:
-        json_lines(jobs)
-        return
-    table = table_of("job", "state", "due", "failed", "last run", "", right=(2, 3))
-    for it in jobs:
-        table.add_row(
+    shell.print_table(
+        jobs,
+        table_of("job", "state", "due", "failed", "last run", "", right=(2, 3)),
+        lambda it: (
             it.name,
             it.state.value,
             str(it.due),
             str(it.failed),
             local(it.last_run_time),
             one_line(it.help, "dim"),
-        )
-    out = console()
-    out.print(table, soft_wrap=False)
-    for it in jobs:
+        ),
+        "There is no job.",
+    )
+    for it in () if shell.as_json else jobs:
         for failure in it.failures:
             about = f" of {failure.conversation_id}" if failure.conversation_id else ""
-            out.print(clean(f"{it.name}{about}: {failure.reason}."))
+            console().print(clean(f"{it.name}{about}: {failure.reason}."))
 
 
 @click.command("backup")
@@ -65,16 +62,12 @@ def list_jobs(shell: Shell) -> None:
 def make_backup(shell: Shell, name: str | None) -> None:
     """Have the server copy its spaces into the folder NAME of its setting backup_dir."""
     made = shell.client.admin.backup(name=name)
-    if shell.as_json:
-        json_line(plain(made))
-    else:
-        console().print(
-            clean(
-                f"{counted(made.conversations, 'conversation')}, {made.bytes} bytes of"
-                f" {', '.join(made.spaces)} are in {made.path} on the server's machine,"
-                f" {counted(made.problem_count, 'problem')}."
-            )
-        )
+    shell.print(
+        made,
+        f"{counted(made.conversations, 'conversation')}, {made.bytes} bytes of"
+        f" {', '.join(made.spaces)} are in {made.path} on the server's machine,"
+        f" {counted(made.problem_count, 'problem')}.",
+    )
     for problem in made.problems:
         warn(problem)
     if made.problem_count:
@@ -88,24 +81,22 @@ def list_backups(shell: Shell) -> None:
     restore`, on its machine, takes one back.
     """
     rows = list(shell.client.admin.list_backups())
-    if shell.as_json:
-        json_lines(rows)
-        return
-    table = table_of("backup", "made", "spaces", "conversations", "bytes", "", right=(3, 4))
-    for it in rows:
-        table.add_row(
+    shell.print_table(
+        rows,
+        table_of("backup", "made", "spaces", "conversations", "bytes", "", right=(3, 4)),
+        lambda it: (
             one_line(it.name),
             local(it.create_time),
             one_line(", ".join(it.spaces)),
             "" if it.encrypted else str(it.conversations),
             str(it.bytes),
             one_line("; ".join(_notes_of(it))),
-        )
-    out = console()
-    out.print(table if rows else "There is no backup.", soft_wrap=False)
-    if rows:
+        ),
+        "There is no backup.",
+    )
+    if rows and not shell.as_json:
         folder = rows[0].path.removesuffix(rows[0].name)
-        out.print(clean(f"They are in {folder} on the server's machine."))
+        console().print(clean(f"They are in {folder} on the server's machine."))
 
 
 def _notes_of(it: StoredBackup) -> Iterable[str]:

@@ -3,8 +3,7 @@ and dots that its obsolete forms allow.
 
 `email.utils.parseaddr` answers otherwise before the fix of CVE-2023-27043 than after it: in
 `alex@example.org <mallory@bad.example>` it took the first address, which anybody can write there,
-and not the one that the mail is from. `recollect.imports` has a copy of this module, because it may
-import nothing of the server.
+and not the one that the mail is from. The server reads senders with it, and the imports mailboxes.
 """
 
 import re
