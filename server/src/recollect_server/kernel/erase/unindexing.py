@@ -116,7 +116,7 @@ def take_out_part(
     number, lines = stored.number, stored.lines
     if (before := index.removal.wordless_line(number)) >= lines:
         return False
-    mark = index.removal.is_long(conversation_id)
+    mark = index.removal.is_long([conversation_id])
     last = min(before + PART, lines)
     places = index.messages.of_lines(number, before + 1, last)
     part = next(_parts(places, part_bytes(mark=mark)), [])
