@@ -9,6 +9,7 @@ import grpc
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import ROLE_USER, Message
+from recollect_server.kernel.index.removal import WordRemoval
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start
@@ -103,6 +104,62 @@ def test_a_start_after_a_kill_within_a_long_delete_finishes_it_and_says_so(
     events = [line["event"] for line in logged if line.get("conversation") == goes]
     assert events[0] == "finishing_interrupted_delete"
     assert events[-1] == "interrupted_delete_finished"
+    assert files_with(again.data_dir, RARE, RARE[4:]) == []
+    assert sorted(path.name for path in again.folder.glob("*.jsonl*")) == [f"{stays}.jsonl"]
+    answered = connect(again)
+    assert answered.found("zebra") == [stays]
+    assert answered.search(WORDS[0] + "0").total_matches == 0
+
+
+@pytest.fixture
+def merges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the tables whose words are merged, one entry a merge, as it grows."""
+    merges: list[str] = []
+    merge = WordRemoval._merge
+
+    def note(removal: WordRemoval) -> None:
+        merges.append(removal.words)
+        merge(removal)
+
+    monkeypatch.setattr(WordRemoval, "_merge", note)
+    return merges
+
+
+@pytest.mark.files  # over PostgreSQL each delete ends by itself
+def test_many_conversations_that_are_long_together_go_by_one_merge(
+    service: Service, server: RunningServer, merges: list[str]
+) -> None:
+    stays = service.conversation_of("zebra stays")
+    goes = [long_conversation(service, 30) for _ in range(30)]
+    service.search("zebra")
+    receipt = service.conversations.DeleteMany(api.DeleteManyRequest(conversation_ids=goes))
+    assert {*receipt.conversation_ids} == {*goes}
+    removed = {it.place: it.count for it in receipt.removed}
+    assert removed["messages"] == removed["search_terms"] == 900
+    assert merges == ["turns_fts"]
+    assert files_with(server.data_dir, RARE, RARE[4:]) == []
+    assert service.search(RARE).total_matches == 0
+    assert service.found("zebra") == [stays]
+
+
+@pytest.mark.files
+@pytest.mark.parametrize("point", ["delete.part_removed:1", "delete.part_removed:2"])
+def test_a_start_after_a_kill_within_a_delete_of_many_finishes_them_by_one_merge(
+    start_server: Start, connect: Connect, merges: list[str], point: str
+) -> None:
+    before = start_server()
+    service = connect(before)
+    stays = service.conversation_of("zebra stays")
+    goes = [long_conversation(service, 30) for _ in range(20)]
+    before.stop()
+    with (
+        process(before.data_dir, point) as killed,
+        connected(killed.target) as dying,
+        pytest.raises(grpc.RpcError),
+    ):
+        dying.conversations.DeleteMany(api.DeleteManyRequest(conversation_ids=goes))
+    again = start_server()
+    assert merges == ["turns_fts"]
     assert files_with(again.data_dir, RARE, RARE[4:]) == []
     assert sorted(path.name for path in again.folder.glob("*.jsonl*")) == [f"{stays}.jsonl"]
     answered = connect(again)

@@ -29,6 +29,7 @@ Nothing here takes a lock.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import orjson
@@ -59,7 +60,6 @@ log = structlog.get_logger("recollect.deletion")
 redaction_log = structlog.get_logger("recollect.redaction")
 
 PART = 1000  # messages of one transaction: other writers take their turn between two
-_LOGS = 100  # that end in one transaction
 _PART_BYTES = 256 << 10  # of their lines
 # where each word is edited out of the index at once, which takes some fifty times as long
 EDITED_PART_BYTES = 16 << 10
@@ -246,7 +246,7 @@ def _let_go(
         every.update(last)
         return receipt_of(dict(every))
 
-    def remove(ended: list[str], *, mark: bool = False, is_last: bool = False) -> None:
+    def remove(ended: list[str], *, is_last: bool = False) -> None:
         nonlocal size
         step = RemovalStep({}, [])
         while not step.is_whole:
@@ -258,8 +258,8 @@ def _let_go(
             texts.clear()
             size = 0
             begun_logs.update(dict.fromkeys(begun_logs, False))
-            for number in step.marked:
-                removal.purge_words(number)
+            if step.marked:
+                removal.purge_words(*step.marked)
         for name in ended:
             del begun_logs[name]
         if progress:
@@ -267,11 +267,12 @@ def _let_go(
         if is_last and not step.is_cut:
             empty_log(index, deleted[-1].name)
 
+    # of all together: one merge then takes less time than editing out the words of each
+    mark = sum(map(attrgetter("size"), deleted)) > LONG_MESSAGE and removal.is_long(
+        [it.name for it in deleted]
+    )
     for it in deleted:
         removed.update(it.sizes())
-        mark = it.size > LONG_MESSAGE and removal.is_long(it.name)
-        if mark and begun_logs:
-            remove([*begun_logs])
         begun_logs[it.name] = True
         for sequence, raw in enumerate(it.lines(), 1):
             done += len(raw) + 1
@@ -282,9 +283,8 @@ def _let_go(
             removed.update(messages=1, search_terms=1)
             size += len(raw)
             if len(texts) == PART or size >= part_bytes(mark=mark):
-                remove([*begun_logs][:-1], mark=mark)
-        if mark or len(begun_logs) >= _LOGS:
-            remove([*begun_logs], mark=mark)
+                # with marked words all end together, behind the one merge
+                remove([] if mark else [*begun_logs][:-1])
     remove([*begun_logs], is_last=True)
     hit("delete.words_removed")
     return dict(removed)

@@ -9,8 +9,9 @@ back.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import accumulate
 
 from recollect_server.kernel.domain import conversation as domain
 from recollect_server.kernel.domain.conversation import Conversation
@@ -116,10 +117,10 @@ def take_out_part(
     number, lines = stored.number, stored.lines
     if (before := index.removal.wordless_line(number)) >= lines:
         return False
-    mark = index.removal.is_long(conversation_id)
+    mark = index.removal.is_long([conversation_id])
     last = min(before + PART, lines)
     places = index.messages.of_lines(number, before + 1, last)
-    part = next(_parts(places, part_bytes(mark=mark)), [])
+    part = _first_part(places, part_bytes(mark=mark))
     if len(part) < len(places):
         last = part[-1][0]
     spoken = _spoken(store, index, conversation_id, part, stored)
@@ -142,7 +143,7 @@ def bring_back_part(
         return False
     first = max(1, line - PART + 1)
     newest = index.messages.of_lines(number, first, line)[::-1]
-    part = next(_parts(newest, EDITED_PART_BYTES), [])
+    part = _first_part(newest, EDITED_PART_BYTES)
     before = part[-1][0] - 1 if len(part) < len(newest) else first - 1
     spoken = _spoken(store, index, conversation_id, part[::-1], stored)
     index.removal.bring_back(number, spoken, before)
@@ -150,18 +151,10 @@ def bring_back_part(
     return before > 0
 
 
-def _parts(places: list[Place], most: int) -> Iterator[list[Place]]:
-    """Yield places a part at a time, each with about `most` bytes."""
-    part: list[Place] = []
-    size = 0
-    for place in places:
-        part.append(place)
-        size += place[2]
-        if len(part) == PART or size >= most:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
+def _first_part(places: list[Place], most: int) -> list[Place]:
+    """Return the first places, until their messages have about `most` bytes together."""
+    ends = accumulate(length for _, _, length in places)
+    return places[: next((at for at, end in enumerate(ends, 1) if end >= most), None)]
 
 
 def _spoken(
