@@ -31,6 +31,7 @@ _SEED = 22
 _DAY = 86_400
 _ASSUMED = "assumption"
 _GROWTH = "`bench.postgres --growth`, 2026-11-30, load 8 to 12"
+_LOOKED = "`bench.postgres --growth`, 2026-11-30, load 6 to 9"
 
 
 def _figure(default: float, meaning: str, source: str = _ASSUMED) -> Any:
@@ -106,13 +107,13 @@ class Measured:
         f"{_GROWTH}: 5.5 without vectors, and 3 for their file",
     )
     look: float = _figure(
-        0.0027,
-        "seconds for which the streams of a server look for the changes of a space",
-        f"{_GROWTH}: append to delivery 805 ms with 300 spaces",
+        0.0001,
+        "seconds by which a space with a stream delays those of its server, at most",
+        f"{_LOOKED}: append to delivery 26 ms with 300 spaces",
     )
     delay: float = _figure(1.0, "seconds after which a stream may have a change")
     watch: float = _figure(
-        0.0045, "cores of a server for a space with a stream", f"{_GROWTH}: 0.45 and 0.47 for 100"
+        0.0042, "cores of a server for a space with a stream", f"{_LOOKED}: 0.42 for 100"
     )
     disk: float = _figure(2e12, "bytes of a server's disk")
     index: float = _figure(
@@ -133,7 +134,7 @@ class Measured:
         "[rates](../../bench/append-rate.md#why-the-ratio-fell-2026-11-28), 2026-11-28: 695 to 751 us",
     )
     follow: float = _figure(
-        0.003, "cores of a database for a space with a stream", f"{_GROWTH}: 0.28 and 0.32 for 100"
+        0.0013, "cores of a database for a space with a stream", f"{_LOOKED}: 0.13 for 100"
     )
     row: float = _figure(
         905.0,

@@ -9,6 +9,7 @@ import hashlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ log = structlog.get_logger("recollect.postgres")
 
 _POLL = 0.01  # seconds between two looks for changes while somebody follows them
 _AGAIN = 0.25  # seconds after a failure until the next look
+_MOST_AGAIN = 5.0  # seconds between two looks for a space whose changes still cannot be read
 _LAST_ANSWER = 1.0  # seconds that PostgreSQL has for a look once the server stops
 _PART = 200  # changes that are given at once
 _PART_BYTES = 4 << 20  # of their lines
@@ -45,6 +47,26 @@ _NOTHING = "1:1:"  # a snapshot that sees no transaction
 _LOOK = b"""
     SELECT pg_current_snapshot()::text, recollect.timeline(),
            extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())
+"""
+
+# Of all spaces at once, those where something came behind one moment. A space is an index scan of
+# one partition, which takes PostgreSQL 7 us; LIMIT keeps it from reading all spaces' changes.
+_CHANGED = b"""
+    SELECT it.space, coalesce(c.is_there, false), coalesce(d.is_there, false)
+    FROM unnest(%(spaces)s::text[]) AS it (space)
+    LEFT JOIN LATERAL (
+        SELECT true AS is_there FROM recollect.changes
+        WHERE space = it.space AND xid >= %(from)s::text::xid8 AND xid < %(horizon)s::text::xid8
+        LIMIT 1
+    ) c ON true
+    LEFT JOIN LATERAL (
+        SELECT true AS is_there FROM recollect.drafts
+        WHERE space = it.space AND replica <> %(replica)s
+          AND xid >= pg_snapshot_xmin(%(snapshot)s::text::pg_snapshot)
+          AND NOT pg_visible_in_snapshot(xid, %(snapshot)s::text::pg_snapshot)
+        LIMIT 1
+    ) d ON true
+    WHERE c.is_there OR d.is_there
 """
 
 # Of one space and below a horizon that was read before: each parameter is known when the statement
@@ -86,6 +108,7 @@ _PARTS = b"""
       AND xid >= pg_snapshot_xmin(%s::text::pg_snapshot)
       AND NOT pg_visible_in_snapshot(xid, %s::text::pg_snapshot) ORDER BY id
 """
+_BOTH, _NEITHER = (True, True), (False, False)  # what is read: changes, parts of drafts
 _ONLY = "AND xid = ANY(%(only)s::text[]::xid8[])"
 
 
@@ -132,6 +155,13 @@ class Followed:
         """The moment at which the parts of drafts were read last. Those that come again change
         nothing.
         """
+        self.is_in_doubt = False
+        """True if a takeover or a crash of PostgreSQL may have lost the position."""
+        self.failure = ""
+        """Reason for which its changes could not be read or given last; empty if they could."""
+        self.tries_at = 0.0
+        """End of the pause behind a failure, on the monotonic clock."""
+        self._pause = 0.0
         self._take = take
         self._lost = lost
 
@@ -160,7 +190,7 @@ class Followed:
 
     def verify(self, timeline: int) -> None:
         """Begin anew if the position is not that of this database any more: it was lost with a
-        server of PostgreSQL.
+        server of PostgreSQL. Raises LogUnavailable.
         """
         # One that was killed may give the numbers below these to others. It has lost all parts of
         # before; those that come again change nothing.
@@ -171,11 +201,39 @@ class Followed:
             log.warning("changes_lost", space=self.space)
             self.mark = self._order.settled()
             self._lost()
+        self.is_in_doubt = False
+
+    def fail(self, error: Exception) -> None:
+        """Pause behind a failure, longer behind each."""
+        self._pause = min(2 * self._pause or _AGAIN, _MOST_AGAIN)
+        self.tries_at = time.monotonic() + self._pause
+        reason = _reason(error)
+        if reason != self.failure:
+            is_foreseen = isinstance(error, psycopg.Error | LogUnavailable)
+            log.warning(
+                "changes_not_followed",
+                space=self.space,
+                reason=reason,
+                error=type(error).__name__,
+                exc_info=not is_foreseen,
+            )
+        self.failure = reason
+
+    def recover(self) -> None:
+        """Note that its changes were read and given."""
+        if self.failure:
+            log.info("changes_followed_again", space=self.space)
+            self.failure, self.tries_at, self._pause = "", 0.0, 0.0
 
 
 class Follower:
-    """Reads the changes of all spaces that are followed, by one query each few milliseconds, in a
-    thread and on a connection that it has while anything is followed. Safe to call from any thread.
+    """Reads the changes of all spaces that are followed, in a thread and on a connection that it
+    has while anything is followed. Safe to call from any thread.
+
+    Each few milliseconds it looks whether anything in the database changed, and then asks by one
+    statement in which of the spaces. Only those are read, and those that are not level: they are
+    new, have more than was read at once, may have lost their position, or failed. A space that
+    fails has a pause and is then read by itself; it holds up no other.
     """
 
     def __init__(
@@ -197,6 +255,8 @@ class Follower:
         self._is_hurried = self._is_closed = False
         self._connection: Connection | None = None  # of the thread, while it looks for changes
         self._recovered: object = None  # the last crash of PostgreSQL, as of the last look
+        self._level = _NOTHING, 0  # snapshot and horizon of the last look
+        self._reason = ""  # for which they were read one by one in the last look
 
     def add(self, followed: Followed) -> None:
         """Follow something more."""
@@ -253,7 +313,7 @@ class Follower:
                     self._recovered = None
                     if failure:
                         for it in followed:
-                            it.verify(self.timeline)
+                            it.is_in_doubt = True
                 if self._look(connection, followed):
                     rest = 0.0
                 if failure:
@@ -261,7 +321,7 @@ class Follower:
                 failure = ""
             except Exception as error:  # noqa: BLE001 - all streams wait for this thread, whatever one look raises
                 rest = _AGAIN
-                reason = str(error).partition("\n")[0] or type(error).__name__
+                reason = _reason(error)
                 if reason != failure:
                     failure = reason
                     log.warning("changes_not_followed", reason=reason, error=type(error).__name__)
@@ -288,47 +348,106 @@ class Follower:
             self._is_hurried = False
 
     def _look(self, connection: Connection, followed: list[Followed]) -> bool:
-        """Look for changes once, and give them. Return whether there are more."""
-        row = first_row(connection, _LOOK)
-        snapshot = TransactionSnapshot.of(row[0])
-        if self.timeline != row[1] or self._recovered not in (None, row[2]):
+        """Look for changes once, and give them. Return whether there are more. Raises
+        psycopg.Error if the connection is lost.
+        """
+        text, timeline, recovered = first_row(connection, _LOOK)
+        snapshot = TransactionSnapshot.of(text)
+        if self.timeline != timeline or self._recovered not in (None, recovered):
             # A standby took over, or a crash passed, behind a pooler, whose connections stay.
             for it in followed:
-                it.verify(row[1])
-        self.timeline, self._recovered = row[1], row[2]
+                it.is_in_doubt = True
+        self.timeline, self._recovered = timeline, recovered
+        now = time.monotonic()
+        due = [it for it in followed if it.tries_at <= now]
+        changed = self._changed(connection, due, snapshot, text)
         more = False
-        for it in followed:
-            if it.snapshot == row[0] and it.horizon == snapshot.xmin:
-                continue
-            if it.horizon == snapshot.xmin:
-                changes = OrderedChanges([], False, snapshot.xmin, snapshot.xmax)
-            else:
-                changes = read_after(
-                    connection, it.space, it.mark.key, it.kind, _PART, _PART_BYTES, snapshot
-                )
-            if it.kind is Kind.CONVERSATION:
-                parts = connection.execute(
-                    _PARTS, [it.space, self._replica, it.snapshot, it.snapshot]
-                )
-                changes.parts.extend(Part(*part) for part in parts)
-            with self._guard:
-                if it not in self._followed:
-                    continue
-                self._busy = it
+        for it in due:
             try:
-                it.give(changes, self.timeline)
-                it.snapshot = row[0]
-                more = more or changes.more
-            except LogUnavailable:
-                raise
-            except Exception:
+                read = changed.get(it, _NEITHER)
+                if it.is_in_doubt:
+                    it.verify(timeline)
+                    read = _BOTH
+                elif read is _NEITHER and self._level == (text, snapshot.xmin):
+                    continue
+                changes = self._read(connection, it, snapshot, *read)
+                self._give(it, changes, text)
+            except Exception as error:
+                if connection.closed:
+                    raise
                 # Whatever one of them raises, the others are given theirs.
-                log.exception("fault", space=it.space)
-            finally:
-                with self._guard:
-                    self._busy = None
-                    self._guard.notify_all()
+                it.fail(error)
+                continue
+            it.recover()
+            more = more or changes.more
+        self._level = text, snapshot.xmin
         return more
+
+    def _changed(
+        self,
+        connection: Connection,
+        due: list[Followed],
+        snapshot: TransactionSnapshot,
+        text: str,
+    ) -> dict[Followed, tuple[bool, bool]]:
+        """Return what is to be read, each with whether it has changes and parts of drafts."""
+        level = [it for it in due if (it.snapshot, it.horizon) == self._level and not it.failure]
+        changed = dict.fromkeys({*due}.difference(level), _BOTH)
+        if not level or self._level == (text, snapshot.xmin):
+            return changed
+        before, horizon = self._level
+        values = {
+            "spaces": list({it.space for it in level}),
+            "from": str(horizon),
+            "horizon": str(snapshot.xmin),
+            "replica": self._replica,
+            "snapshot": before,
+        }
+        try:
+            rows = {space: read for space, *read in connection.execute(_CHANGED, values)}
+        except psycopg.Error as error:
+            if connection.closed:
+                raise
+            # The changes of one space may be damaged: each is read, and that one fails alone.
+            if self._reason != (reason := _reason(error)):
+                log.warning("changes_read_one_by_one", reason=reason)
+            self._reason = reason
+            return dict.fromkeys(due, _BOTH)
+        self._reason = ""
+        return changed | {it: tuple(rows[it.space]) for it in level if it.space in rows}
+
+    def _read(
+        self,
+        connection: Connection,
+        it: Followed,
+        snapshot: TransactionSnapshot,
+        has_changes: bool,
+        has_parts: bool,
+    ) -> OrderedChanges:
+        if has_changes and it.horizon != snapshot.xmin:
+            changes = read_after(
+                connection, it.space, it.mark.key, it.kind, _PART, _PART_BYTES, snapshot
+            )
+        else:
+            changes = OrderedChanges([], False, snapshot.xmin, snapshot.xmax)
+        if has_parts and it.kind is Kind.CONVERSATION:
+            parts = connection.execute(_PARTS, [it.space, self._replica, it.snapshot, it.snapshot])
+            changes.parts.extend(Part(*part) for part in parts)
+        return changes
+
+    def _give(self, it: Followed, changes: OrderedChanges, text: str) -> None:
+        """Give changes, as of a snapshot, to one that is still followed."""
+        with self._guard:
+            if it not in self._followed:
+                return
+            self._busy = it
+        try:
+            it.give(changes, self.timeline)
+            it.snapshot = text
+        finally:
+            with self._guard:
+                self._busy = None
+                self._guard.notify_all()
 
 
 def read_after(
@@ -394,6 +513,10 @@ def read_after(
         part.pop()
         is_cut = True
     return OrderedChanges(part, is_cut, snapshot.xmin, snapshot.xmax)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def sever(connection: Connection) -> None:

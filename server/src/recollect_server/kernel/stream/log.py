@@ -259,6 +259,11 @@ class UpdateLog(ABC, Generic[State]):
                 is_foreseen = isinstance(error, DataUnavailable)
                 log.warning("updates_not_made", reason=str(error), exc_info=not is_foreseen)
         with self._guard:
+            if not changes.rows and not self._inbox:
+                # Nothing for `advance`, in many spaces at once.
+                self._latest, self._horizon = latest, changes.complete_before
+                self._guard.notify_all()
+                return
             self._inbox.append(_Incoming(own, entries, latest, changes.complete_before))
             if not self._is_collecting:
                 self._signal()

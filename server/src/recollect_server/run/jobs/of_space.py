@@ -29,7 +29,6 @@ _INDEX_SECONDS = 1.0
 _MOST_INDEX_SECONDS = 30.0  # between two tries of an index that still refuses
 _PRUNE_CHANGES_SECONDS = 600.0
 _FOLLOW_SECONDS = 1.0
-_FOLLOW_WATCHED_SECONDS = 0.02
 _COUNT_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
 _SLICE = 500  # updates pruned in one transaction, a few milliseconds
@@ -90,24 +89,21 @@ class IndexKeeper(Job):
 
 
 class FollowerJob(Job):
-    """Takes in what other processes write while nobody calls: soon where somebody watches."""
+    """Takes in what other processes write while nobody calls."""
 
     name = "following"
 
-    def __init__(
-        self, space: Space, is_watched: Callable[[], bool], note_work: Callable[[], None]
-    ) -> None:
+    def __init__(self, space: Space, note_work: Callable[[], None]) -> None:
         """`note_work` is called after others wrote, for the jobs that rest."""
         super().__init__(_FOLLOW_SECONDS)
         self._note_work = note_work
         self._space = space
-        self._is_watched = is_watched
         self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
 
     @property
     def rest(self) -> float:
         """Let those who delete wait a little longer for this server's index."""
-        return 0.0 if self._is_watched() else _FOLLOW_SECONDS
+        return _FOLLOW_SECONDS
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Follow once, and prune at times what all have followed."""
@@ -119,7 +115,7 @@ class FollowerJob(Job):
             self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
             with suppress(StorageUnavailable):
                 self._space.shared_work.prune_changes()
-        return _FOLLOW_WATCHED_SECONDS if self._is_watched() else _FOLLOW_SECONDS
+        return _FOLLOW_SECONDS
 
 
 class CountWriter(Job):
