@@ -25,7 +25,7 @@ from tests.database.test_moving import OF_MOVES
 from tests.external.test_killed import OF_THIRD_PARTIES
 from tests.limits.test_audit_log import OF_THE_AUDIT
 from tests.server.conftest import files_with
-from tests.server.test_unindex import OF_UNINDEXING
+from tests.server.test_retention_killed import OF_UNINDEXING
 from tests.server_cli.test_restores_killed import OF_RESTORES
 
 Prepare = Callable[[Path], None]
