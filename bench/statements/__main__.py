@@ -1,35 +1,53 @@
 """Learn which sentences of a user say something lasting of that user: `python -m bench.statements`.
 
 The sentences beside this file were written for it, in nine languages, with hard negatives: tasks,
-questions, pasted text, fiction, what is said of others. A softmax regression over the directions of
-a sentence's word pieces, which the server keeps anyway, learns ten classes from them, and writes
-the weights of both models to `models/`: those of the English model from English alone. The
-short ones of `standing.jsonl` (a wish that stays, made of few words, beside the same wish for once;
-a fact beside a question) stand alone in their messages. The sentences of `held.jsonl` were written
-by somebody else: printed is how well these are classified, for each language, at some thresholds.
+questions, pasted text, fiction, what is said of others. A network over the directions of a
+sentence's word pieces, which the server keeps anyway, learns ten classes from them, and writes
+the weights of both models to `models/`: those of the English model from English alone. Sentences
+stand alone and in made-up messages of two or three, for a model reads each with what is around it;
+the short ones of `standing.jsonl` (a wish that stays, made of few words, beside the same wish for
+once; a fact beside a question) alone, those of `messages.jsonl` in the messages that they were
+written in, of people beside an assistant and of people who chat with each other. `held.jsonl`,
+`held_messages.jsonl` and `held_talk.jsonl` were written by others: printed is how well their
+sentences are classified, for each language, at some thresholds.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from recollect_server.recall.model.embedder import Embedder
 from recollect_server.recall.model.statement import StatementKind
-from recollect_server.recall.model.statement_classes import LEAST_TALK, features_of
-from recollect_server.recall.model.weights import E5, MINILM, Profile, look, shipped
+from recollect_server.recall.model.statement_classes import (
+    LEAST_TALK,
+    Pieces,
+    marks_of,
+    talk_features,
+)
+from recollect_server.recall.model.weights import E5, MINILM, look, shipped
+
+from bench.statements.learning import Classes, Vectors, network, regression, softmax
 
 HERE = Path(__file__).parent
 CLASSES = ["none", *(kind.name.lower() for kind in StatementKind)]
-_STEPS, _RATE, _TALK_PENALTY = 600, 0.03, 20.0
+_TALK_PENALTY = 20.0
 _AT_ONCE = 64
 _THRESHOLDS = (0.5, 0.65, 0.8, 0.9)
-Vectors = NDArray[np.float32]
+Row = dict[str, Any]
 
 
-def sentences(names: Iterable[str]) -> list[dict[str, str]]:
+class Read(NamedTuple):
+    """A sentence as the server reads it from the codes of its message."""
+
+    row: Row
+    directions: NDArray[np.float16]
+
+
+def sentences(names: Iterable[str]) -> list[Row]:
     """Return the sentences of files beside this one."""
     return [
         json.loads(line)
@@ -38,35 +56,32 @@ def sentences(names: Iterable[str]) -> list[dict[str, str]]:
     ]
 
 
-def features(profile: Profile, texts: Sequence[str], *, as_questions: bool = False) -> Vectors:
-    """Return the features of each text, as the server's classifier reads them: of messages that are
-    kept, or of those that are answered.
+def read(embedder: Embedder, messages: Sequence[Sequence[Row]]) -> list[Read]:
+    """Return the sentences of messages, in those messages whose sentences the server tells apart
+    as they were written.
     """
-    # without the classifier that there is: it may be of other features
-    embedder = Embedder(look(shipped(profile), replace(profile, statements="")))
     codes = embedder.word_codes
     assert codes is not None
-    vectors: list[Vectors] = []
-    if as_questions:
-        questions = ((text, embedder.ask(text).words) for text in texts)
-        return np.array([features_of(text, codes.values_of(it)) for text, it in questions if it])
-    for start in range(0, len(texts), _AT_ONCE):
-        part = texts[start : start + _AT_ONCE]
-        embedded = embedder.embed_pieces([embedder.cut(text)[0] for text in part])
-        vectors += [
-            features_of(text, codes.values(it.codes))
-            for text, it in zip(part, embedded, strict=True)
-        ]
-    return np.array(vectors, np.float32)
+    every: list[Read] = []
+    for start in range(0, len(messages), _AT_ONCE):
+        part = messages[start : start + _AT_ONCE]
+        texts = [" ".join(row["text"] for row in rows) for rows in part]
+        embedded = embedder.embed_pieces([embedder.cut(text)[0] for text in texts])
+        for rows, text, it in zip(part, texts, embedded, strict=True):
+            if len(rows) == 1:
+                directions = [codes.values(it.codes)]
+            else:
+                spans = embedder.sentences(text, 0, it.codes.tobytes())
+                if [text[one.start : one.end] for one in spans] != [row["text"] for row in rows]:
+                    continue
+                directions = [one.directions for one in spans]
+            halves = (it.astype(np.float16) for it in directions)
+            every += [Read(*both) for both in zip(rows, halves, strict=True)]
+    return every
 
 
-def in_messages(
-    profile: Profile, rows: Sequence[dict[str, str]], classes: NDArray[np.int64]
-) -> tuple[Vectors, NDArray[np.int64]]:
-    """Return the features of sentences as they stand in messages of two or three, and their
-    classes: a model reads each with what is around it.
-    """
-    embedder = Embedder(look(shipped(profile), replace(profile, statements="")))
+def in_messages(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return sentences in messages of two and of three, each in both."""
     draw = np.random.default_rng(0)
     groups: list[NDArray[np.int64]] = []
     languages = np.array([row["lang"] for row in rows])
@@ -75,49 +90,17 @@ def in_messages(
         groups += np.split(order, np.arange(2, len(order), 2)) + np.split(
             order[::-1], np.arange(3, len(order), 3)
         )
-    vectors: list[Vectors] = []
-    labels: list[int] = []
-    for start in range(0, len(groups), _AT_ONCE):
-        part = groups[start : start + _AT_ONCE]
-        texts = [" ".join(rows[at]["text"] for at in group) for group in part]
-        embedded = embedder.embed_pieces([embedder.cut(text)[0] for text in texts])
-        for group, text, it in zip(part, texts, embedded, strict=True):
-            spans = embedder.sentences(text, 0, it.codes.tobytes())
-            if [text[one.start : one.end] for one in spans] == [rows[at]["text"] for at in group]:
-                vectors += [one.features for one in spans]
-                labels += [int(classes[at]) for at in group]
-    return np.array(vectors, np.float32), np.array(labels)
+    return [[rows[at] for at in group] for group in groups if len(group) > 1]
 
 
-def fitted(vectors: Vectors, classes: NDArray[np.int64], penalty: float) -> Vectors:
-    """Return the weights of a softmax regression, the constant last: [features + 1, classes]."""
-    mean, deviation = vectors.mean(axis=0), vectors.std(axis=0) + 1e-6
-    inputs = np.c_[(vectors - mean) / deviation, np.ones(len(vectors))]
-    targets = np.eye(classes.max() + 1)[classes]
-    weights = np.zeros((inputs.shape[1], classes.max() + 1))
-    first, second = np.zeros_like(weights), np.zeros_like(weights)
-    for step in range(1, _STEPS + 1):
-        slope = inputs.T @ (_softmax(inputs @ weights) - targets)
-        slope[:-1] += penalty * weights[:-1]
-        slope /= len(inputs)
-        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope * slope
-        rate = _RATE / (1 - 0.9**step)
-        weights -= rate * first / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
-    scaled = weights[:-1] / deviation[:, None]
-    return np.asarray(np.r_[scaled, weights[-1:] - mean @ scaled], np.float32)
+def inputs_of(sentences: Sequence[Read]) -> tuple[list[Vectors], Vectors, Classes]:
+    """Return the directions, the marks and the classes of sentences."""
+    directions = [it.directions.astype(np.float32) for it in sentences]
+    marks = np.array([marks_of(it.row["text"]) for it in sentences])
+    return directions, marks, np.array([CLASSES.index(it.row["label"]) for it in sentences])
 
 
-def probabilities(weights: Vectors, vectors: Vectors) -> Vectors:
-    """Return the probability of each class for each sentence."""
-    return _softmax(vectors @ weights[:-1] + weights[-1])
-
-
-def _softmax(logits: Vectors) -> Vectors:
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-
-def _report(rows: list[dict[str, str]], chances: Vectors) -> None:
+def _report(rows: list[Row], chances: Vectors) -> None:
     classes = np.array([CLASSES.index(row["label"]) for row in rows])
     languages = np.array([row["lang"] for row in rows])
     is_one, sure = classes > 0, 1 - chances[:, 0]
@@ -140,8 +123,9 @@ def _report_talk(vectors: Vectors, is_talk: NDArray[np.int64]) -> None:
     chances = np.zeros(len(vectors))
     fifth = np.random.default_rng(0).permutation(len(vectors)) % 5
     for part in range(5):
-        weights = fitted(vectors[fifth != part], is_talk[fifth != part], _TALK_PENALTY)
-        chances[fifth == part] = probabilities(weights, vectors[fifth == part])[:, 1]
+        weights = regression(vectors[fifth != part], is_talk[fifth != part], _TALK_PENALTY)
+        of_part = vectors[fifth == part] @ weights[:-1] + weights[-1]
+        chances[fifth == part] = softmax(of_part)[:, 1]
     named = chances >= LEAST_TALK
     right = (named & (is_talk == 1)).sum()
     print(f"  small talk: precision {right / named.sum():.2f}, recall {right / is_talk.sum():.2f}")
@@ -155,29 +139,62 @@ def _area(sure: Vectors, is_one: NDArray[np.bool_], within: NDArray[np.bool_]) -
 def main() -> None:
     """Learn the weights of both models, and print how they classify held sentences."""
     languages = sorted(it.stem for it in HERE.glob("??.jsonl"))
-    every = sentences([*languages, "tasks"])
-    short = sentences(["standing"])
-    for profile, read, penalty in ((MINILM, ["en"], 10.0), (E5, languages, 30.0)):
-        rows, alone, held, talk = (
-            [row for row in part if row["lang"] in read]
-            for part in (every, short, sentences(["held"]), sentences(["talk"]))
+    for profile, in_languages in ((MINILM, ["en"]), (E5, languages)):
+
+        def rows_of(*names: str, of: Sequence[str] = in_languages) -> list[Row]:
+            return [row for row in sentences(names) if row["lang"] in of]
+
+        # without the classifier that there is: it may be of another form
+        embedder = Embedder(look(shipped(profile), replace(profile, statements="")))
+        rows = rows_of(*in_languages, "tasks", "requests")
+        learned = read(
+            embedder,
+            [
+                *([row] for row in (*rows, *rows_of("standing"))),
+                *in_messages(rows),
+                *_messages("messages", in_languages),
+            ],
         )
-        learned = [*rows, *alone]
-        inputs = features(profile, [row["text"] for row in (*learned, *held)])
-        of_rows, of_held = inputs[: len(learned)], inputs[len(learned) :]
-        of_talk = features(profile, [row["text"] for row in talk], as_questions=True)
-        classes = np.array([CLASSES.index(row["label"]) for row in learned])
-        around, of_around = in_messages(profile, rows, classes[: len(rows)])
-        weights = fitted(np.r_[of_rows, around], np.r_[classes, of_around], penalty)
-        print(f"{profile.name}: {len(learned)} sentences, {len(held)} held")
-        _report(held, probabilities(weights, of_held))
-        is_talk = np.array([row["label"] == "talk" for row in talk], np.int64)
-        _report_talk(of_talk, is_talk)
+        weights = network(*inputs_of(learned))
+        print(f"{profile.name}: {len(learned)} sentences")
+        for name, held in (
+            ("held", [[row] for row in rows_of("held")]),
+            ("held_messages", _messages("held_messages", in_languages)),
+            ("held_talk", _messages("held_talk", in_languages)),
+        ):
+            of_held = read(embedder, held)
+            directions, marks, _ = inputs_of(of_held)
+            print(f" {name}: {len(of_held)} sentences")
+            _report([it.row for it in of_held], weights.probabilities(Pieces.of(directions), marks))
+        talk, is_talk = _talk(embedder, rows_of("talk"))
+        _report_talk(talk, is_talk)
         np.savez(
             shipped(profile) / profile.statements,
-            weights=weights.astype(np.float16),
-            talk=fitted(of_talk, is_talk, _TALK_PENALTY).astype(np.float16),
+            hidden=weights.hidden.astype(np.float16),
+            classes=weights.classes.astype(np.float16),
+            talk=regression(talk, is_talk, _TALK_PENALTY).astype(np.float16),
         )
+
+
+def _messages(name: str, languages: Sequence[str]) -> list[list[Row]]:
+    return [
+        [{**sentence, "lang": row["lang"]} for sentence in row["message"]]
+        for row in sentences([name])
+        if row["lang"] in languages
+    ]
+
+
+def _talk(embedder: Embedder, rows: list[Row]) -> tuple[Vectors, Classes]:
+    """Return the features of messages that are answered, and whether each is small talk."""
+    codes = embedder.word_codes
+    assert codes is not None
+    questions = [(row, embedder.ask(row["text"]).words) for row in rows]
+    both = [
+        (talk_features(row["text"], codes.values_of(it)), row["label"] == "talk")
+        for row, it in questions
+        if it
+    ]
+    return np.array([it for it, _ in both]), np.array([it for _, it in both], np.int64)
 
 
 if __name__ == "__main__":

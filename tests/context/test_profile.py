@@ -247,6 +247,46 @@ def test_instructions_come_first_and_the_newest_of_a_kind_before_older_ones(
     assert f'source="{first.conversation_id}:{first.sequence}"' in marked
 
 
+def test_what_is_to_be_done_now_is_no_statement_of_somebody_who_works_with_an_agent(
+    service: Service, server: RunningServer
+) -> None:
+    lasting = (
+        "I'm Ilse, and I keep the books of a bakery in Ghent.",
+        "Always name the account numbers when I ask about bookings.",
+    )
+    service.conversation_of(
+        " ".join((
+            lasting[0],
+            "I'm trying to match the bank statement with the receipts of May, can you help me?",
+            "I want to make sure that the totals agree before the audit.",
+            "Every time I import the file, it fails at line 12.",
+        ))
+    )  # fmt: skip
+    service.conversation_of(
+        " ".join((
+            "I've decided to split the freight over three invoices, is that correct?",
+            lasting[1],
+            "I need to close this month by Friday, so keep the list short.",
+        ))
+    )  # fmt: skip
+    know(service, server, *lasting)
+    assert {*texts(service)} == {*lasting}
+    [instruction] = [
+        it for it in built(service, "", "How do I book freight?").profile if it.kind == INSTRUCTION
+    ]
+    assert instruction.text == lasting[1]
+
+
+def test_what_people_write_to_each_other_is_no_instruction_for_the_agent(
+    service: Service, server: RunningServer
+) -> None:
+    moved = "We moved to Tartu in March because my wife teaches at the university."
+    service.conversation_of(f"{moved} Your letters are the best part of the week.")
+    service.conversation_of("Thank you for the curry! I'll return the favour.")
+    know(service, server, moved)
+    assert texts(service) == [moved]
+
+
 def test_words_of_others_and_code_are_no_statements(
     service: Service, server: RunningServer
 ) -> None:
@@ -318,6 +358,35 @@ def test_a_small_budget_has_instructions_first_and_says_what_was_left_out(
     none = built(service, "", "What is a fjord?", profile=0, format=XML)
     assert (list(none.profile), none.profile_left_out) == ([], 0)
     assert "<profile>" not in none.rendered
+
+
+def test_of_many_instructions_those_that_govern_the_answer_get_room_first(
+    service: Service, server: RunningServer, clock: MovableClock
+) -> None:
+    recipes = "Whenever I ask about recipes, leave out nuts."
+    sneakers = "Always mention the materials when I ask about sneakers."
+    others = (
+        "Always answer me in short bullet points.",
+        "Never use emojis when you answer me.",
+        "From now on always answer me in British English.",
+        "Never use exclamation marks.",
+        "Always use metric units.",
+        "Always end your answers with a question to me.",
+    )
+    statements = [recipes, sneakers, *others]
+    for text in statements:
+        service.conversation_of(text)
+        clock.move(1000)
+    know(service, server, *statements)
+    for question, governing in (
+        ("What is a fjord?", set()),
+        ("Is there a simple recipe for soup?", {recipes}),
+        ("Are these sneakers any good?", {sneakers}),
+    ):
+        answer = built(service, "", question, profile=60, format=XML)
+        given = {it.text for it in answer.profile}
+        assert 0 < len(given) < len(statements)
+        assert given & {recipes, sneakers} == governing, question
 
 
 def test_the_profile_is_found_again_by_a_new_index_and_new_vectors(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
+from operator import attrgetter
 
 from recollect_server.anchors.anchor import Anchor
 from recollect_server.anchors.service import Anchors
@@ -29,7 +30,7 @@ from recollect_server.context.inquiry import ContextTask, Inquiry, RecallDial, W
 from recollect_server.context.own_tiers import Choosing, NewestMessages, Own, OwnTiers
 from recollect_server.context.parts import CallersParts
 from recollect_server.context.profile import UserProfile
-from recollect_server.context.relevance import words_of
+from recollect_server.context.relevance import by_occasion, words_of
 from recollect_server.context.rendering.form import Form
 from recollect_server.context.rendering.messages import is_said
 from recollect_server.kernel.domain.budget import estimate_tokens
@@ -43,7 +44,12 @@ from recollect_server.kernel.space.space import Space
 from recollect_server.people.communication_service import External
 from recollect_server.people.routing import group_of
 from recollect_server.recall.meaning import Meaning
-from recollect_server.recall.model.statement import ProfileStatement, as_shown
+from recollect_server.recall.model.statement import (
+    ProfileStatement,
+    StatementKind,
+    as_shown,
+    by_turns,
+)
 
 _ANCHOR_TOKENS, _ANCHOR_SHARE = 600, 5
 """Tokens of all anchors at the most, and by what the total is divided for them; the surest come
@@ -204,7 +210,7 @@ class ContextBuilder:
 
     def _profile_of(self, task: ContextTask, newest: NewestMessages) -> list[ProfileStatement]:
         """Return the profile, in the order in which it gets room, without what the newest turns
-        say anyway.
+        say anyway: of the instructions those first that govern the answer.
         """
         try:
             statements = self._profile.statements()
@@ -212,7 +218,11 @@ class ContextBuilder:
             task.degraded["profile"] = str(error)
             return []
         shown = {(task.conversation_id, it.sequence) for it in newest.messages}
-        return [it for it in statements if (it.conversation_id, it.sequence) not in shown]
+        statements = [it for it in statements if (it.conversation_id, it.sequence) not in shown]
+        instructions = [it for it in statements if it.kind is StatementKind.INSTRUCTION]
+        others = [it for it in statements if it.kind is not StatementKind.INSTRUCTION]
+        governing = by_occasion(instructions, attrgetter("text"), task.question[:_ASKED])
+        return by_turns([*governing, *others])
 
     def _with_past(
         self,

@@ -3,6 +3,11 @@ whether it speaks of who asks.
 """
 
 import re
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+from itertools import chain
+from math import log1p
+from typing import TypeVar
 
 from recollect_server.text.languages import (
     ASKER_WORDS,
@@ -13,9 +18,12 @@ from recollect_server.text.languages import (
 )
 from recollect_server.text.text import UNSPACED_RUN, normal_form, pairs
 
+T = TypeVar("T")
+
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"(?<=[^.!?\s] )(?!I\b)[A-Z]")
 """A capital within a sentence: a message that names somebody is of them."""
+_STEM = 6  # characters of a word that endings leave alone, for the most part
 _LONG, _FEW = 120, 3
 """Characters of a message, and words with a subject, that one has at the most which leans on what
 was said before it.
@@ -44,6 +52,28 @@ def words_stated(text: str) -> frozenset[str]:
 def overlap(words: frozenset[str], text: str) -> float:
     """Return the share of the question's words that stand in a text, from 0 to 1."""
     return len(words & words_of(text)) / len(words) if words else 0.0
+
+
+def by_occasion(instructions: Sequence[T], text_of: Callable[[T], str], question: str) -> list[T]:
+    """Return instructions in the order in which they govern the answer to a question: by the share
+    of their words, weighed by how rare these are among them, that begin as words of the question
+    do. Of equal ones the order stays.
+    """
+    of_question = _beginnings(question)
+    words = [_beginnings(text_of(it)) for it in instructions]
+    among = Counter(chain.from_iterable(words))
+
+    def weight(of: Set[str]) -> float:
+        return sum(log1p(len(words) / among[it]) for it in of)
+
+    shares = [weight(of & of_question) / weight(of) if of else 0.0 for of in words]
+    order = sorted(range(len(words)), key=lambda at: -shares[at])
+    return [instructions[at] for at in order]
+
+
+def _beginnings(text: str) -> Set[str]:
+    """Return words without their endings, as roughly as all languages allow."""
+    return {it[:_STEM] for it in words_of(text)}
 
 
 def leans(message: str) -> bool:

@@ -29,7 +29,7 @@ from recollect_server.recall.model.own_words import MOST_TEXT
 from recollect_server.recall.model.questions import asking_ranges
 from recollect_server.recall.model.statement import StatementSpan
 from recollect_server.recall.model.statement_classes import (
-    SentenceFeatures,
+    OwnSentence,
     StatementClassifier,
     sentences_of,
 )
@@ -372,9 +372,9 @@ class Embedder:
             return []
         return self._classifier.statements(self.sentences(text, first, codes))
 
-    def sentences(self, text: str, first: int, codes: bytes) -> list[SentenceFeatures]:
-        """Return the sentences of a text from a character on that may be its writer's own, with
-        their features, by the codes of its word pieces. Raises CannotEmbed.
+    def sentences(self, text: str, first: int, codes: bytes) -> list[OwnSentence]:
+        """Return the sentences of a text from a character on that may be its writer's own, by
+        the codes of its word pieces. Raises CannotEmbed.
         """
         assert self.word_codes is not None  # it has codes
         offsets = self._places(text, first, codes)

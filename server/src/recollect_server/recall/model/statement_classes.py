@@ -1,11 +1,13 @@
 """Classify the sentences of a user's message: what the user says of themself, and of what; and tell
 small talk.
 
-The vector of a sentence is the mean of the directions of its word pieces, as their codes keep them
-(`word_codes`): nothing is embedded for it. A softmax regression with one class for each kind of
-statement reads that vector and a few marks of its writing, so it works in each language that the
-model reads. Its weights are
-learned from sentences written for it (`bench/profile`), and lie beside the model's.
+A sentence is read from the directions of its word pieces, as their codes keep them (`word_codes`):
+nothing is embedded for it. A network with one hidden layer reads each piece, with whether it stands
+at the sentence's beginning or end; a softmax regression over the mean and the largest of each
+hidden value, the mean direction and a few marks of the sentence's writing tells its class. The
+largest sees one word that says what kind of sentence it is ("always", "trying"), which a mean loses
+among the others. So it works in each language that the model reads. The weights are learned from
+sentences written for it (`bench/statements`), and lie beside the model's.
 """
 
 import re
@@ -25,15 +27,13 @@ from recollect_server.text.languages import speaks_of_asker
 _ASKING, _CALLING = ("?", "？", "؟"), ("!", "！")
 _QUOTED = re.compile('["“”«»„「」]')
 _CODED = re.compile(r"[{}\[\]<>=_/\\|]")
-_FORM = "/3"  # of what is read of a message: of another one all are read again
-LEAST = 0.45
+_FORM = "/4"  # of what is read of a message: of another one all are read again
+LEAST = 0.55
 """Probability that a sentence is of a class, from which on it is kept."""
 
 
-def features_of(sentence: str, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the features of a sentence: the mean of its word pieces' directions [n, directions],
-    and behind it what its writing shows.
-    """
+def marks_of(sentence: str) -> NDArray[np.float32]:
+    """Return what the writing of a sentence shows: [MARKS]."""
     end = sentence.rstrip()[-1:]
     shown = (
         speaks_of_asker(sentence),
@@ -45,15 +45,57 @@ def features_of(sentence: str, directions: NDArray[np.float32]) -> NDArray[np.fl
         min(len(sentence.encode()), LONGEST) / LONGEST,
         sum(map(str.isdigit, sentence)) / len(sentence),
     )
-    return np.concatenate([directions.mean(axis=0), np.array(shown, np.float32)])
+    return np.array(shown, np.float32)
 
 
-class SentenceFeatures(NamedTuple):
+MARKS = 8
+"""Number of the marks of a sentence's writing."""
+_PLACES = 3
+"""Numbers that say where a piece stands in its sentence."""
+
+
+def talk_features(message: str, directions: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the features of small talk: the mean of a message's directions [n, directions], and
+    behind it the marks of its writing.
+    """
+    return np.concatenate([directions.mean(axis=0), marks_of(message)])
+
+
+class OwnSentence(NamedTuple):
     """A sentence of a text, by its first character and the one behind its last."""
 
     start: int
     end: int
-    features: NDArray[np.float32]
+    directions: NDArray[np.float32]
+    """Those of its word pieces: [n, directions]."""
+    marks: NDArray[np.float32]
+
+
+class Pieces(NamedTuple):
+    """The word pieces of several sentences, one sentence behind the other."""
+
+    values: NDArray[np.float32]
+    """Direction and place of each: [pieces, directions + 3]."""
+    starts: NDArray[np.int64]
+    """The first piece of each sentence."""
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sentences: Sequence[NDArray[np.float32]]) -> "Pieces":
+        """Return those of sentences, each by its directions [n, directions]."""
+        counts = np.array([len(it) for it in sentences], np.int64)
+        starts = np.cumsum(counts) - counts
+        places = np.zeros((counts.sum(), _PLACES), np.float32)
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            places[start : start + min(2, count), 0] = 1
+            places[start + min(2, count) : start + min(6, count), 1] = 1
+            places[start + max(0, count - 3) : start + count, 2] = 1
+        return cls(np.c_[np.concatenate(sentences), places], starts, counts)
+
+    def mean(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the mean of values of each piece, for each sentence."""
+        sums = np.add.reduceat(values, self.starts)
+        return np.asarray(sums / self.counts[:, None], np.float32)
 
 
 def sentences_of(
@@ -63,22 +105,18 @@ def sentences_of(
     offsets: Sequence[tuple[int, int]],
     *,
     is_mail: bool,
-) -> list[SentenceFeatures]:
+) -> list[OwnSentence]:
     """Return the sentences of a text from a character on that are its writer's own (see
     `own_words`). `directions` are those of its word pieces, `offsets` where these stand.
     """
     places = np.array(offsets[: len(directions)], np.int64).reshape(-1, 2)
-    sentences: list[SentenceFeatures] = []
+    sentences: list[OwnSentence] = []
     for start, end in own_sentences(text, first, is_mail=is_mail):
         inside = (places[:, 0] < end) & (places[:, 1] > start) & (places[:, 1] > places[:, 0])
         if places[-1:, 1].max(initial=0) >= end and inside.any():
-            features = features_of(text[start:end], directions[: len(places)][inside])
-            sentences.append(SentenceFeatures(start, end, features))
+            own = directions[: len(places)][inside]
+            sentences.append(OwnSentence(start, end, own, marks_of(text[start:end])))
     return sentences
-
-
-SHOWN = 8
-"""Number of the features of a sentence's writing."""
 
 
 LEAST_TALK = 0.8
@@ -87,25 +125,47 @@ nothing.
 """
 
 
+class Network(NamedTuple):
+    """The weights that tell the class of a sentence; the constants are the last row of each."""
+
+    hidden: NDArray[np.float32]
+    """[directions + 3 + 1, hidden]."""
+    classes: NDArray[np.float32]
+    """[2 * hidden + directions + marks + 1, classes]."""
+
+    def probabilities(self, pieces: Pieces, marks: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the probability of each class for each sentence: [sentences, classes]."""
+        hidden = np.maximum(pieces.values @ self.hidden[:-1] + self.hidden[-1], 0)
+        largest = np.maximum.reduceat(hidden, pieces.starts)
+        directions = pieces.mean(pieces.values[:, :-_PLACES])
+        return _probabilities(self.classes, np.c_[pieces.mean(hidden), largest, directions, marks])
+
+
 class StatementClassifier:
     """The weights of a model's classifier."""
 
     def __init__(self, file: bytes, codes: WordCodes) -> None:
         """Read them from a file of numpy's. Raises ValueError, KeyError, BadZipFile."""
         with np.load(BytesIO(file), allow_pickle=False) as arrays:
-            self._weights: NDArray[np.float32] = arrays["weights"].astype(np.float32)
-            self._talk: NDArray[np.float32] = arrays["talk"].astype(np.float32)
+            read = {name: arrays[name].astype(np.float32) for name in arrays.files}
+        self._network = Network(read["hidden"], read["classes"])
+        self._talk = read["talk"]
         self._codes = codes
-        size = codes.directions + SHOWN + 1
-        if (self._weights.shape, self._talk.shape) != ((size, len(StatementKind) + 1), (size, 2)):
+        size, hidden = codes.directions + MARKS + 1, self._network.hidden.shape[-1]
+        if [it.shape for it in (*self._network, self._talk)] != [
+            (codes.directions + _PLACES + 1, hidden),
+            (2 * hidden + size, len(StatementKind) + 1),
+            (size, 2),
+        ]:
             raise ValueError("the weights of its statements are not of its word codes")
         self.identity = blake2b(file, digest_size=8).hexdigest() + codes.identity + _FORM
 
-    def statements(self, sentences: Sequence["SentenceFeatures"]) -> list[StatementSpan]:
+    def statements(self, sentences: Sequence[OwnSentence]) -> list[StatementSpan]:
         """Return the statements among sentences."""
         if not sentences:
             return []
-        chances = _probabilities(self._weights, np.array([it.features for it in sentences]))
+        pieces = Pieces.of([it.directions for it in sentences])
+        chances = self._network.probabilities(pieces, np.array([it.marks for it in sentences]))
         kinds = chances[:, 1:].argmax(axis=1) + 1
         return [
             StatementSpan(it.start, it.end, StatementKind(kind), 1 - none)
@@ -119,7 +179,7 @@ class StatementClassifier:
         """Return whether a short message is small talk or a command about what is at hand, for
         which nothing from other conversations can help.
         """
-        features = features_of(message, self._codes.values_of(pieces))
+        features = talk_features(message, self._codes.values_of(pieces))
         return float(_probabilities(self._talk, features[None])[0, 1]) >= LEAST_TALK
 
 
