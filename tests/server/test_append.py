@@ -345,7 +345,12 @@ NAMES: list[tuple[dict[str, Any], list[Message], str]] = [
     (
         {},
         [user("Please plan the trip for us, with a stop at the river and one in the hills.")],
-        "Please plan the trip for us, with a stop…",
+        "Please plan the trip for us, with a stop at the river…",
+    ),
+    (
+        {},
+        [user("We paint the wooden benches of the old harbour in greenish blue, and not in yellow.")],
+        "We paint the wooden benches of the old harbour in greenish…",
     ),
     ({}, [user("请帮我写一封信给房东，说明厨房的水龙头一直在漏水，需要尽快修理一下可以吗")],
      "请帮我写一封信给房东，说明厨房的水龙头一直在漏水，需要…"),

@@ -20,7 +20,7 @@ first one of the highest rank gives the name.
 """
 
 MAX_NAME = 80  # characters, as of a title
-_MAX_WORDS, _MAX_CHARACTERS, _MAX_UNSPACED = 9, 64, 28  # of a request
+_MAX_WORDS, _MAX_CHARACTERS, _MAX_UNSPACED = 12, 64, 28  # of a request
 _LEAST_WORDS = 3  # that stay of one that ends with words which say nothing
 _LEAST_UNSPACED = 4  # characters of a request in a script without spaces
 _BEGINNING = 2_000  # characters of a message that are looked at
@@ -90,7 +90,7 @@ def shortened(sentence: str) -> str:
         return _clipped(text, _MAX_UNSPACED)
     words = text.split()
     fitting = words[:_MAX_WORDS]
-    while len(fitting) > 1 and len(" ".join(fitting)) > _MAX_CHARACTERS:
+    while len(fitting) > 1 and len(" ".join(fitting)) + (fitting != words) > _MAX_CHARACTERS:
         fitting.pop()
     if len(fitting) == len(words):
         return _clipped(text, _MAX_CHARACTERS)
@@ -106,8 +106,8 @@ def _worth(sentence: str) -> int:
     if _PICTURE.fullmatch(sentence):
         return 0
     if names := len(content_words(sentence)):
-        is_asked = sentence.count(" ") > 1 and is_question(sentence)
-        return 3 if names > 1 or is_asked else 2
+        is_long = sentence.count(" ") > 1 or UNSPACED_RUN.match(sentence)  # not "Joanna?"
+        return 3 if names > 1 or (is_long and is_question(sentence)) else 2
     is_unspaced = any(len(run) >= _LEAST_UNSPACED for run in UNSPACED_RUN.findall(sentence))
     has_words = any(map(str.isalpha, sentence)) and " " in sentence and not says_little(sentence)
     return int(is_unspaced or has_words)

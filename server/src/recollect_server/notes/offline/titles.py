@@ -20,7 +20,7 @@ _SUBJECT_LINE = re.compile(
     r"(?:subject|betreff|objet|asunto|assunto|oggetto|onderwerp) ?: *(?:(?:re|fwd?|aw|wg) ?: *)*(?=\S)",
     re.IGNORECASE,
 )
-_JOINT = {"zh": "、", "ja": "、"}
+_JOINT = {"ja": "、"}
 _MARKS = " .!?…:;,¿¡。！？؟،।-–—\"'“”"
 _PAUSES = "、，,；;：: をにでがは"  # behind which a script without spaces begins another phrase
 _ENDS = ",;:.!?،，、；"
@@ -40,7 +40,9 @@ def title_in(
             continue
         title = title_of(requested(sentence.text), language)
         score = _ASKED / (1 + sentence.message) ** 2
-        if len(content_words(title)) > 1 and not (joined and score < subjects[0].score):
+        if len(content_words(title)) > 1 and not (
+            joined and score < max(it.score for it in subjects)
+        ):
             return title, sentence
     return joined, None
 
