@@ -318,7 +318,7 @@ def test_what_a_recalled_message_says_is_not_said_again_by_its_title_and_abbrevi
         service.abbreviate(there, abbreviation)
         answer = built(service, here, "What does the zebra Ottokar eat?", format=form)
         assert {it.title for it in answer.sources} == {
-            "Our zebra Ottokar eats hay, carrots and the leaves…"
+            "Our zebra Ottokar eats hay, carrots and the leaves of the old…"
         }
         assert answer.rendered.count(said_there) == 1
         assert title not in answer.rendered

@@ -29,7 +29,7 @@ DIALOGUES: dict[str, list[list[str]]] = json.loads(
 TITLES = {
     "code-stale-lease": "Why the Lease Expires",
     "cli-agent": "Export Command, README",
-    "think-tags": "House, Heat Pump",
+    "think-tags": "Heat Pump, Gas Boiler, House",
     "json-error": "API, Docker, Container",
     "long-answer": "Why Did the Roman Republic Fall",
     "group-agent": "Old Mill",
@@ -202,12 +202,16 @@ def test_a_title_is_no_word_to_one_of_those_who_speak() -> None:
         ("Caroline", "Pottery calms me and the kids."),
         ("Melanie", "Pottery sounds lovely, Caroline."),
     )
+    assert {*titled(people_talk(*talk)).lower().split()}.isdisjoint({"caroline", "melanie", "glad"})
+
+
+def people_talk(*lines: tuple[str, str]) -> list[Message]:
+    """Return a talk of two people, by their names."""
     roles = (Role.USER, Role.ASSISTANT)
-    messages = [
+    return [
         Message(roles[at % 2], text, sequence=at + 2, turn_number=at // 2 + 1, sender=speaker)
-        for at, (speaker, text) in enumerate(talk)
+        for at, (speaker, text) in enumerate(lines)
     ]
-    assert {*titled(messages).lower().split()}.isdisjoint({"caroline", "melanie", "glad"})
 
 
 def titled(messages: list[Message]) -> str:
@@ -244,11 +248,44 @@ def test_a_title_of_people_is_of_what_they_come_back_to_and_no_words_of_one_of_t
         ("Nora", "Come along! There is a kiln in the courtyard and the glaze is included."),
         ("Ivan", "Then I will bring my own glaze for the kiln, if they let me."),
     )
-    messages = [
-        Message(Role.USER if at % 2 else Role.ASSISTANT, text, sequence=at + 2, sender=speaker)
-        for at, (speaker, text) in enumerate(talk)
-    ]
-    assert titled(messages) == "Pottery Class, Glaze, Kiln"
+    assert titled(people_talk(*talk)) == "Pottery Class, Glaze, Kiln"
+
+
+PEOPLE = (
+    ("Nora", "Hey Ivan! Good to see you! How have you been?"),
+    ("Ivan", "Nora! Long time no chat. We adopted a puppy from a dog shelter on Friday."),
+    ("Nora", "How lovely! That reminds me: did the tomato plants survive the hail?"),
+    ("Ivan", "The garden is a mess, Nora, and the tomato plants are a sad reminder."),
+    ("Nora", "The roses of the garden grow again. Take the picture of mine as a reminder."),
+    ("Ivan", "You are the best! Thanks so much. See you soon!"),
+)
+
+
+def test_a_title_of_people_begins_with_what_was_named_first_and_says_pairs_of_words() -> None:
+    title = titled(people_talk(*PEOPLE))
+    assert title.startswith("Dog Shelter, Tomato Plants")
+    assert "Reminds" not in title
+
+
+def test_an_abbreviation_of_people_leaves_out_what_they_say_to_be_kind() -> None:
+    abbreviation = Extractive().write_notes(people_talk(*PEOPLE), "").abbreviation
+    assert abbreviation.startswith("Ivan: We adopted a puppy from a dog shelter on Friday.")
+    kind = ("Good to see you", "Long time", "You are the best", "See you soon")
+    assert not [it for it in kind if it in abbreviation]
+
+
+def test_an_abbreviation_of_nothing_but_kindness_says_that(talk: Talk) -> None:
+    texts = [text for _, text in (PEOPLE[0], PEOPLE[-1])]
+    kind = people_talk(*(("Nora", texts[0]), ("Ivan", texts[1])))
+    assert "Good to see you" in Extractive().write_notes(kind, "").abbreviation
+
+
+def test_an_answer_has_its_question_beside_it_if_that_is_one_word(talk: Talk) -> None:
+    abbreviation = Extractive().write_notes(talk("Weather?", "Sunny, 20 degrees."), "").abbreviation
+    assert abbreviation == "User: Weather? Agent: Sunny, 20 degrees."
+    later = talk("Hi!", "Hello!", "Weather?", "Sunny, 20 degrees.", "Why?", "High pressure.")
+    abbreviation = Extractive().write_notes(later, "").abbreviation
+    assert abbreviation == "User: Weather? Agent: Sunny, 20 degrees. High pressure."
 
 
 def test_an_abbreviation_has_what_was_decided_last_and_what_came_of_it(talk: Talk) -> None:

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import apsw
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.kernel.domain.time import DAY
+from recollect_server.kernel.index import migrations
+from recollect_server.kernel.index.file import seal
 
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
@@ -283,10 +286,54 @@ def test_a_write_based_on_an_older_turn_is_refused(service: Service, server: Run
 NAMES: list[tuple[dict[str, Any], list[Message], str]] = [
     ({}, [], ""),
     ({}, [user("Hi there!")], "Hi there"),
-    ({}, [user("Hi Alex, can you book a table for two?")], "can you book a table for two?"),
+    ({}, [user("Hi Alex, can you book a table for two?")], "Can you book a table for two?"),
     ({}, [user("hello"), agent("Hello! How can I help?"), user("thanks")], "hello"),
     ({}, [user("hey"), user("Which pump fits the boiler? It drips.")], "Which pump fits the boiler?"),
+    (
+        {},
+        [user("hi, can you help me?"), agent("Sure."), user("The parcel from Leipzig never came.")],
+        "The parcel from Leipzig never came",
+    ),
+    ({}, [user("Is it done? Restart the proxy in Leipzig.")], "Restart the proxy in Leipzig"),
+    ({}, [user("What time is it?"), agent("It is noon in Leipzig.")], "What time is it?"),
     ({}, [agent("Good morning!"), user("Where is my parcel?")], "Where is my parcel?"),
+    (
+        {},
+        [
+            user("Hey Nora! Good to see you! How have you been?", sender="Ivan"),
+            agent("Ivan! Great to hear from you. I just joined a pottery class.", sender="Nora"),
+            user("The kiln of my uncle is for sale, by the way.", sender="Ivan"),
+        ],
+        "I just joined a pottery class",
+    ),
+    (
+        {},
+        [user("Guess what, great news: we finally adopted a puppy from the shelter!", sender="Ivan")],
+        "We finally adopted a puppy from the shelter",
+    ),
+    (
+        {},
+        [user("[image: a boat at a pier]", sender="Ivan"), user("Not bad, Ivan!", sender="Nora")],
+        "Not bad, Ivan",
+    ),
+    (
+        {},
+        [user("Not on Friday, the venue is booked.", sender="Ivan")],
+        "Not on Friday, the venue is booked",
+    ),
+    (
+        {},
+        [
+            user("Bonjour ! Comment vas-tu ?", sender="Ivan"),
+            user("Le four de la poterie est en panne.", sender="Nora"),
+        ],
+        "Le four de la poterie est en panne",
+    ),
+    (
+        {},
+        [user("你好，今天好吗？", sender="Ivan"), user("陶艺班的窑炉坏了。", sender="Nora")],
+        "陶艺班的窑炉坏了",
+    ),
     ({}, [agent("The build is done. It took a minute.")], "The build is done"),
     (
         {},
@@ -298,7 +345,12 @@ NAMES: list[tuple[dict[str, Any], list[Message], str]] = [
     (
         {},
         [user("Please plan the trip for us, with a stop at the river and one in the hills.")],
-        "Please plan the trip for us, with a stop…",
+        "Please plan the trip for us, with a stop at the river…",
+    ),
+    (
+        {},
+        [user("We paint the wooden benches of the old harbour in greenish blue, and not in yellow.")],
+        "We paint the wooden benches of the old harbour in greenish…",
     ),
     ({}, [user("请帮我写一封信给房东，说明厨房的水龙头一直在漏水，需要尽快修理一下可以吗")],
      "请帮我写一封信给房东，说明厨房的水龙头一直在漏水，需要…"),
@@ -350,6 +402,21 @@ def test_a_conversation_has_one_name_from_its_first_message_on(
     delete_index(server)
     again = connect(start_server())
     assert {it.id: it.name for it in again.listed(page_size=100).conversations} == before
+
+
+def test_an_upgrade_names_conversations_by_the_rule_of_now(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    made = service.conversation_of("Good to see you! The kiln of the pottery is broken.")
+    server.stop()
+    steps = migrations.MIGRATIONS.index(migrations._names_of_content)
+    with apsw.Connection(str(server.folder / "conversations.db")) as before:
+        before.execute("UPDATE conversations SET request = 'Good to see you', request_rank = 3")
+        before.pragma("user_version", migrations.OLDEST + steps)
+    before.close()
+    seal(server.folder)  # as a server of before closed it
+    again = connect(start_server())
+    assert again.get(made).name == "The kiln of the pottery is broken"
 
 
 def test_of_16_callers_that_expect_the_same_turn_one_writes(service: Service) -> None:

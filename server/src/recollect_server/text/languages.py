@@ -29,7 +29,7 @@ The usual list (as in Snowball and NLTK) with modal verbs and question words. Le
 words that are also names, months or codes (`may`, `us`, `will`, `don`, `id`). Dropping question
 words gains one point of message any@10 on LoCoMo.
 """
-_SMALL_TALK = frozenset(_text("small_talk.txt").split())
+SMALL_TALK = frozenset(_text("small_talk.txt").split())
 _MOST_LITTLE = 5  # words
 EVERYDAY_WORDS = frozenset(_text("everyday_words.txt").split())
 """Words of greetings, thanks, times of the day and small requests, and verbs and adjectives that go
@@ -180,6 +180,14 @@ def common_words() -> frozenset[str]:
     """
     words = frozenset[str]().union(*_sections().values())
     return frozenset(part for word in words for part in word.split("'"))
+
+
+def function_words() -> frozenset[str]:
+    """Return the function words of all languages. Of English they are its stop words: its list
+    has everyday words too.
+    """
+    others = (words for it, words in _sections().items() if it.isalpha() and it != ENGLISH)
+    return STOP_WORDS.union(*others)
 
 
 @cache
@@ -385,4 +393,4 @@ def says_little(message: str) -> bool:
     past can help with.
     """
     words = re.findall(r"\w+", message.lower().replace("'", ""))
-    return len(words) <= _MOST_LITTLE and all(word in _SMALL_TALK for word in words)
+    return len(words) <= _MOST_LITTLE and all(word in SMALL_TALK for word in words)

@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from recollect_server.text.languages import ENGLISH
+from recollect_server.text.languages import (
+    ENGLISH,
+    SMALL_TALK,
+    function_words,
+    signs_of,
+)
+from recollect_server.text.text import UNSPACED_RUN, pairs
 
 MAX_LABELS = 200
 """Labels of a space that are known to the writer of notes, the most used first."""
@@ -22,18 +28,53 @@ _SAID = 3  # times that each word of a label was said in a conversation that it 
 
 _FIGURE = re.compile(r"\d+(?:st|nd|rd|th|h\d*|hrs?|mins?|kg|mg|ml|cm|mm|km|am|pm|usd|eur)")
 """A figure with its unit; "5g", "3d" and "401k" name something."""
+_WORD = re.compile(r"[^\W_]{2,}")
+_FUNCTION_SIGNS = (
+    "[\u3040-\u309f]|[怎这那]么[办样]?|什么|哪[里儿个年]"
+    "|[我你您他她它的了着过吗呢吧啊嘛呀哦是有和与跟把被给对从到去来要能想不没很最都也就还又再这那说几谁好]"
+)
+"""Hiragana and function words of Chinese."""
 _PIECES = frozenset({"n", "t", "s", "d", "m", "ll", "re", "ve", "gon", "na", "wan", "ta", "y"})
 """Remains of contractions that are written apart (`do n't`, `gon na`)."""
 
 
-@cache
 def said_anywhere(language: str) -> frozenset[str]:
     """Return the words of a language that name no subject: they are said in conversations about
     anything. Of most languages these are nouns: others are recognised by what stands beside them.
     """
+    return _said_anywhere().get(language, frozenset())
+
+
+def content_words(text: str) -> set[str]:
+    """Return the words of a text that name something: no function words of any language, and none
+    that are said in conversations about anything. Of a script without spaces they are the pairs of
+    the characters that are left.
+    """
+    words = {*_WORD.findall(text.lower())} - _little()
+    for run in [it for it in words if UNSPACED_RUN.match(it) and it < "\uac00"]:
+        words.remove(run)
+        words.update(pairs(_little_signs().sub("", run))[:-1])
+    return words
+
+
+@cache
+def _little() -> frozenset[str]:
+    return function_words().union(_PIECES, SMALL_TALK, *_said_anywhere().values())
+
+
+@cache
+def _little_signs() -> re.Pattern[str]:
+    """Return a pattern of words without spaces that name nothing, the longest first."""
+    return re.compile(
+        "|".join(sorted(signs_of(_little()), key=len, reverse=True)) + f"|{_FUNCTION_SIGNS}"
+    )
+
+
+@cache
+def _said_anywhere() -> dict[str, frozenset[str]]:
     text = Path(__file__).with_name("said_anywhere.txt").read_text(encoding="utf-8")
-    sections = dict(re.findall(r"\[(\w+)\]\n([^\[]*)", text))
-    return frozenset(sections.get(language, "").split())
+    sections = re.findall(r"\[(\w+)\]\n([^\[]*)", text)
+    return {language: frozenset(words.split()) for language, words in sections}
 
 
 def stems(topic: str) -> frozenset[str]:

@@ -365,6 +365,16 @@ def _no_notes_of_deletes(connection: apsw.Connection) -> None:
     """)
 
 
+def _names_of_content(connection: apsw.Connection) -> None:
+    """Name conversations by another rule than before: only the transcripts have their names by it,
+    so that an index of conversations is made anew.
+    """
+    connection.execute("""
+        INSERT INTO identity SELECT 'rebuild_wanted', 'it has names of an earlier rule'
+            WHERE EXISTS (SELECT 1 FROM conversations WHERE request <> '') ON CONFLICT DO NOTHING;
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _turn_memories,
     _updates_of_communications,
@@ -373,6 +383,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _no_moves_between_tiers,
     _latest_messages,
     _no_notes_of_deletes,
+    _names_of_content,
 )
 """The steps behind `OLDEST`."""
 

@@ -82,7 +82,9 @@ class Extractive:
         weights = weigh(sentences, language)
         phrases = phrases_of(sentences, speakers, language)
         topics = topics_of(phrases, sum(len(it.text) for it in sentences))
-        title, source = title_in(sentences, subjects_of(phrases), language)
+        # the pieces of a Chinese text are seldom words: its title is of a sentence
+        subjects = [] if language == "zh" else subjects_of(phrases)
+        title, source = title_in(sentences, subjects, language)
         abbreviation = self._abbreviated(messages, sentences, weights, little, source)
         if not abbreviation:  # small talk, or a text without words
             texts = [" ".join(prose_of(it.content)) or it.content for it in messages]
@@ -130,6 +132,9 @@ class Extractive:
         """
         whole = [it for it in sentences if it.whole]
         usable = whole if len(whole) > 2 else sentences
+        telling = [it for it in usable if sum(word not in little for word in it.words) > 1]
+        if len(telling) > 2:  # what people say to each other besides is small talk
+            usable = [it for it in usable if not it.speaker or it in telling]
         last = len(spoken(messages)) - 1
         # A question at the very end has no answer yet.
         open_question = next(
@@ -143,13 +148,8 @@ class Extractive:
             None,
         )
         opening = next((it for it in usable if it.role is Role.USER), None)
-        telling = [it for it in usable if sum(word not in little for word in it.words) > 1]
         decided = (
-            it
-            for it in reversed(usable)
-            if it.role is Role.USER
-            and not is_question(it.text)
-            and (not it.speaker or it in telling)
+            it for it in reversed(usable) if it.role is Role.USER and not is_question(it.text)
         )
         decision = next(decided, None)
         answers = [it for it in telling if it.role is not Role.USER]

@@ -19,7 +19,7 @@ import Stemmer
 
 from recollect_server.notes.notes import topic_of
 from recollect_server.notes.offline.sentences import Sentence, says_little
-from recollect_server.text.languages import question_stop_words, stop_words
+from recollect_server.text.languages import ENGLISH, question_stop_words, stop_words
 from recollect_server.text.text import runs
 from recollect_server.text.topics import is_filler
 
@@ -89,6 +89,9 @@ class Phrase:
     nouns: int
     """Places in which its last word looks like a noun."""
 
+    is_plain: bool
+    """True if no word of it looks like a verb or an adverb, or says little."""
+
     @property
     def is_noun(self) -> bool:
         return self.nouns >= _SURE * self.count and len(self.form) > 1
@@ -107,7 +110,9 @@ def phrases_of(sentences: Sequence[Sentence], speakers: set[str], language: str)
         places = _everywhere(sentences, {form for (form,) in places})
     phrases: list[Phrase] = []
     for stems, occurrences in places.items():
-        forms = Counter(form for form, _, _ in occurrences)
+        named = [form for form, _, is_noun in occurrences if is_noun]
+        is_english = language == ENGLISH  # others inflect a noun by what stands before it
+        forms = Counter((is_english and named) or [form for form, _, _ in occurrences])
         form = min(forms, key=lambda it: (-forms[it], len(it), it))
         parts = form.lower().split()
         if speakers.isdisjoint(parts) and not (
@@ -115,8 +120,12 @@ def phrases_of(sentences: Sequence[Sentence], speakers: set[str], language: str)
         ):
             messages = frozenset(message for _, message, _ in occurrences)
             score = log(1 + len(occurrences)) * log(1 + len(messages)) * _PAIR ** (len(stems) - 1)
-            nouns = sum(is_noun for _, _, is_noun in occurrences)
-            phrases.append(Phrase(form, stems, messages, score, len(occurrences), nouns))
+            is_plain = (is_english or bool(named)) and not any(
+                _NO_NOUN.search(it) or says_little(it, language) for it in parts
+            )
+            phrases.append(
+                Phrase(form, stems, messages, score, len(occurrences), len(named), is_plain)
+            )
     return phrases
 
 
@@ -166,18 +175,18 @@ def subjects_of(phrases: Sequence[Phrase]) -> list[Phrase]:
     scores: dict[Phrase, float] = {}
     for it in phrases:
         is_pair = len(it.stems) > 1
-        is_sure = it.is_noun or it.nouns > (not is_pair)
+        is_sure = it.is_noun or it.nouns > (not is_pair) or (is_pair and it.is_plain)
         if (
             (is_sure and len(it.messages) > 1)
             or (it.is_noun and first in it.messages)
             or (is_pair and len(it.messages) > 2)
         ):
             scores[it] = it.score * (1 if is_sure else _UNSURE)
-    chosen: list[Phrase] = []
+    named = [it for it in phrases if len(it.stems) > 1 and it.is_plain and first in it.messages]
+    chosen = [max(named, key=lambda it: it.score)] if named else []
     for it in sorted(scores, key=lambda it: (-scores[it], it.form)):
-        if (
-            sum(len(other.stems) for other in chosen) > 1
-            and scores[it] < _BESIDE * scores[chosen[0]]
+        if sum(len(other.stems) for other in chosen) > 1 and scores[it] < _BESIDE * max(
+            scores.values()
         ):
             break
         if all(set(it.stems).isdisjoint(other.stems) for other in chosen):

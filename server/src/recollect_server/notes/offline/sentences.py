@@ -72,12 +72,15 @@ def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
         for number, text in enumerate(split(message.content)):
             words = tuple(dict.fromkeys(topical(text, language)))
             here |= stemmed(words)
-            begins = place == 0 and is_users and " " in text and not is_small_talk(text)
-            # "Melanie!" tells nothing; "the strudel" does once that was offered.
+            is_asked = is_users and not message.sender and not is_small_talk(text)
+            begins = is_asked and place == 0 and " " in text
+            # "Melanie!" tells nothing; "the strudel" does once that was offered, and "Weather?"
+            # to an agent.
             if (
                 begins
                 or len(words) > 1
                 or (words and is_users and not before.isdisjoint(stemmed(words)))
+                or (words and is_asked and is_question(text))
             ):
                 end = text.rstrip(CLOSING)
                 whole = text[0] != "[" and (

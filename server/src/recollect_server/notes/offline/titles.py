@@ -9,8 +9,9 @@ from recollect_server.kernel.domain.message import Role
 from recollect_server.notes.notes import MAX_TITLE_WORDS, title_of
 from recollect_server.notes.offline.nouns import Phrase
 from recollect_server.notes.offline.phrases import NEGATION, OPENING, TAIL
-from recollect_server.notes.offline.sentences import Sentence, says_little, topical
+from recollect_server.notes.offline.sentences import Sentence
 from recollect_server.text.text import UNSPACED_RUN, is_question
+from recollect_server.text.topics import content_words
 
 _ASKED = 6.0  # score of a request in the first message; in the second a quarter of it, and so on
 _LEAST = (5, 2)  # characters that stay of a request, with spaces and without: more than these
@@ -19,7 +20,7 @@ _SUBJECT_LINE = re.compile(
     r"(?:subject|betreff|objet|asunto|assunto|oggetto|onderwerp) ?: *(?:(?:re|fwd?|aw|wg) ?: *)*(?=\S)",
     re.IGNORECASE,
 )
-_JOINT = {"zh": "、", "ja": "、"}
+_JOINT = {"ja": "、"}
 _MARKS = " .!?…:;,¿¡。！？؟،।-–—\"'“”"
 _PAUSES = "、，,；;：: をにでがは"  # behind which a script without spaces begins another phrase
 _ENDS = ",;:.!?،，、；"
@@ -38,9 +39,10 @@ def title_in(
         if sentence.speaker or sentence.role is not Role.USER:
             continue
         title = title_of(requested(sentence.text), language)
-        telling = [it for it in topical(title, language) if not says_little(it, language)]
         score = _ASKED / (1 + sentence.message) ** 2
-        if len({*telling}) > 1 and not (joined and score < subjects[0].score):
+        if len(content_words(title)) > 1 and not (
+            joined and score < max(it.score for it in subjects)
+        ):
             return title, sentence
     return joined, None
 
