@@ -250,3 +250,37 @@ def test_what_another_server_writes_to_a_space_that_is_closed_here_is_streamed_h
     rest(one, watched.service)
     elsewhere.append(watched.name, user("At rest"))
     assert watched.read(1) == ["At rest"]
+
+
+def test_streams_of_more_spaces_than_are_open_miss_nothing_that_two_servers_write(
+    postgres: Postgres, start_server: Start, enter: Enter, watch: Begin, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    one, two = (
+        start_server(store=url, data_dir=tmp_path / it, max_open_spaces=2) for it in ("one", "two")
+    )
+    watches = [watch(one, f"space-{number}") for number in range(4)]
+    elsewhere = [enter(two.target, it.service.space) for it in watches]
+
+    def append(caller: int) -> None:
+        for turn in range(4):
+            for at, it in enumerate(watches):
+                service = elsewhere[at] if caller else it.service
+                service.append(it.name, user(f"{caller} {turn}"))
+
+    at_once(2, append)
+    for it in watches:
+        loaded = it.service.load(it.name, max_turns=100, max_tokens=1_000_000)
+        assert it.read(8) == [message.content for message in loaded.messages]
+
+
+def test_a_stream_whose_space_lost_its_index_while_it_was_closed_begins_anew(
+    start_server: Start, watch: Begin
+) -> None:
+    server = start_server()
+    watched = watch(server, "watched")
+    close(server, "watched")
+    (server.data_dir / "watched" / "conversations" / "conversations.db").unlink()
+    watched.append("One")
+    update = watched.next()
+    assert (update.reset, update.WhichOneof("kind")) == (True, "conversation_list")

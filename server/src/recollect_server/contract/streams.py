@@ -189,10 +189,11 @@ class Stream(HeldStream):
 class _Followed:
     """Something that is watched, as the listening thread follows it. `Streams` guards it."""
 
-    space: str
-    """Empty: that of the empty space, in place of one that does not exist."""
-    kind: Kind
-    watched: UpdateLog[Any] | None
+    key: tuple[str, Kind]
+    """Its space and its kind of log. An empty name is that of the empty space, in place of one that
+    does not exist.
+    """
+    watched: UpdateLog[Any] | None = None
     """None while the space is at rest or closed."""
     streams: set[Stream] = field(default_factory=set)
     is_awaited: bool = False
@@ -224,7 +225,7 @@ class Streams(HeldStreams[Stream]):
         self._ticks_at = 0.0
         # guarded by `_guard`, as all that follows
         self._followed: dict[UpdateLog[Any], _Followed] = {}
-        self._detached: dict[str, list[_Followed]] = {}  # by space, where it is not open
+        self._detached: dict[tuple[str, Kind], _Followed] = {}  # whose space is not open
         self._wake: Callable[[], None] = lambda: None
         self._pending: set[_Followed] = set()  # have changes, and do not rest
         self._resting: set[_Followed] = set()
@@ -238,11 +239,8 @@ class Streams(HeldStreams[Stream]):
         empty `space`: see `end_of_made`.
         """
         with self._guard:
-            left = self._detached.pop(space, [])
-            followed = next((it for it in left if it.kind == watched.kind), None)
-            if others := [it for it in left if it is not followed]:
-                self._detached[space] = others
-            followed = followed or _Followed(space, watched.kind, None)
+            key = space, watched.kind
+            followed = self._detached.pop(key, None) or _Followed(key)
             followed.is_awaited, followed.watched = False, watched
             self._followed[watched] = followed
             streams = list(followed.streams)
@@ -272,7 +270,7 @@ class Streams(HeldStreams[Stream]):
             stream.detach()
         followed.end_wait = watched.leave(partial(self._await, followed))
         with self._guard:
-            self._detached.setdefault(followed.space, []).append(followed)
+            self._detached[followed.key] = followed
             if followed.is_awaited:
                 self._wake()
 
@@ -283,16 +281,12 @@ class Streams(HeldStreams[Stream]):
     def awaited(self) -> set[str]:
         """Return the spaces that are to be opened again: they have something for their streams."""
         with self._guard:
-            return {
-                it.space
-                for detached in self._detached.values()
-                for it in detached
-                if it.is_awaited and it.streams
-            }
+            detached = self._detached.items()
+            return {space for (space, _), it in detached if it.is_awaited and it.streams}
 
     def has_detached(self, space: str) -> bool:
         """Return whether streams wait for the next change of a space that is not open."""
-        return space in self._detached
+        return any((space, kind) in self._detached for kind in Kind)
 
     def has_streams(self, watched: UpdateLog[Any]) -> bool:
         """Return whether something that is watched has open streams."""
@@ -339,8 +333,7 @@ class Streams(HeldStreams[Stream]):
         with a snapshot of the space, whichever server made it. Raises StorageUnavailable.
         """
         with self._guard:
-            all_followed = [*self._followed.values(), *self._detached.get("", [])]
-            waiting = [it for one in all_followed if not one.space for it in one.streams]
+            waiting = [it for it in self._streams if not it.followed.key[0]]
         made = {name for name in {it.principal.space for it in waiting} if exists(name)}
         self.end_with(
             waiting,
@@ -408,13 +401,8 @@ class Streams(HeldStreams[Stream]):
     def _take_left(self) -> list[_Followed]:
         """Take out what is detached and has no streams any more."""
         with self._guard:
-            detached = [it for of_space in self._detached.values() for it in of_space]
-            left = [it for it in detached if not it.streams]
-            for followed in left:
-                self._detached[followed.space].remove(followed)
-                if not self._detached[followed.space]:
-                    del self._detached[followed.space]
-            return left
+            left = [key for key, it in self._detached.items() if not it.streams]
+            return [self._detached.pop(key) for key in left]
 
     # Threads --------------------------------------------------------------------------------------
 
