@@ -29,7 +29,6 @@ _INDEX_SECONDS = 1.0
 _MOST_INDEX_SECONDS = 30.0  # between two tries of an index that still refuses
 _PRUNE_CHANGES_SECONDS = 600.0
 _FOLLOW_SECONDS = 1.0
-_MOST_FOLLOW_SECONDS = 5.0  # between two tries of a space that still cannot be followed
 _COUNT_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
 _SLICE = 500  # updates pruned in one transaction, a few milliseconds
@@ -135,7 +134,6 @@ class FollowerJob(Job):
         self.shared_work = space.shared_work
         self._note_work = note_work
         self._space = space
-        self._pause = 0.0
         self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
 
     @property
@@ -158,9 +156,7 @@ class FollowerJob(Job):
             self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
             with suppress(StorageUnavailable):
                 self.shared_work.prune_changes()
-        is_well = not self._space.doubt
-        self._pause = 0.0 if is_well else min(2 * self._pause or 1.0, _MOST_FOLLOW_SECONDS)
-        return max(self._pause, self.next_at - time.monotonic())
+        return max(0.0, self.next_at - time.monotonic())
 
 
 class CountWriter(Job):
