@@ -31,7 +31,7 @@ _SEED = 22
 _DAY = 86_400
 _ASSUMED = "assumption"
 _GROWTH = "`bench.postgres --growth`, 2026-11-30, load 8 to 12"
-_LOOKED = "`bench.postgres --growth`, 2026-11-30, load 6 to 9"
+_LOOKED = "`bench.postgres --growth`, 2026-11-30, load 4 to 8"
 
 
 def _figure(default: float, meaning: str, source: str = _ASSUMED) -> Any:
@@ -109,11 +109,11 @@ class Measured:
     look: float = _figure(
         0.0001,
         "seconds by which a space with a stream delays those of its server, at most",
-        f"{_LOOKED}: append to delivery 26 ms with 300 spaces",
+        f"{_LOOKED}: append to delivery 27 and 32 ms with 300 spaces",
     )
     delay: float = _figure(1.0, "seconds after which a stream may have a change")
     watch: float = _figure(
-        0.0042, "cores of a server for a space with a stream", f"{_LOOKED}: 0.42 for 100"
+        0.0038, "cores of a server for a space with a stream", f"{_LOOKED}: 0.38 for 100"
     )
     disk: float = _figure(2e12, "bytes of a server's disk")
     index: float = _figure(

@@ -121,46 +121,19 @@ def test_a_call_gets_the_place_that_it_made_free(
     assert len(refused) == 1
 
 
-def test_calls_and_a_stream_hold_their_space_open(start_server: Start, enter: Enter) -> None:
-    server = start_server(max_open_spaces=2)
-    watched = enter(server.target, "watched")
-    name = watched.conversation_of("First")
-    stream = watched.conversations.StreamUpdates(
-        api.StreamUpdatesRequest(conversation_ids=[name], load_conversation_id=name)
-    )
-    updates = iter(stream)
-    while not next(updates).update.HasField("conversation_loaded"):
-        pass
-    for number in range(4):
-        enter(server.target, f"other-{number}").conversation_of("Pushes others out")
-    assert "watched" in server.app.spaces.names()
-    watched.append(name, user("Second"))
-    while not (update := next(updates).update).HasField("conversation_updated"):
-        pass
-    assert [it.content for it in update.conversation_updated.messages] == ["Second"]
-    stream.cancel()
-
-    def is_pushed_out() -> bool:
-        for number in range(4):
-            enter(server.target, f"other-{number}").listed()
-        return "watched" not in server.app.spaces.names()
-
-    until(is_pushed_out)
-
-
-def test_a_call_is_refused_while_all_open_spaces_are_held_by_streams(
+def test_a_call_is_refused_while_all_open_spaces_are_held_by_background_work(
     start_server: Start, enter: Enter
 ) -> None:
     server = start_server(max_open_spaces=1)
     one, other = enter(server.target, "one"), enter(server.target, "other")
     one.conversation_of("First")
-    stream = one.conversations.StreamUpdates(api.StreamUpdatesRequest())
-    next(iter(stream))
+    held = server.app.spaces.use_behind("one")
+    assert held is not None
     failure = failure_of(lambda: other.conversation_of("No place for this"))
     assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_SPACES")
     assert failure.retry_ms is not None
-    stream.cancel()
-    until(lambda: code_of(lambda: other.conversation_of("Now there is")) == "OK")
+    held.end()
+    other.conversation_of("Now there is")
 
 
 def test_appends_to_more_spaces_than_are_open_lose_nothing(

@@ -1,7 +1,5 @@
 """ConversationService: conversations, their messages and notes, live updates, and removals."""
 
-from functools import partial
-
 from google.protobuf import json_format
 from recollect.v1 import conversation_pb2, error_pb2
 from recollect.v1 import conversation_service_pb2 as api
@@ -33,6 +31,7 @@ from recollect_server.kernel.domain.ids import MAX_LINES
 from recollect_server.kernel.erase.removals import Removals
 from recollect_server.kernel.space.working_context import LoadResult, WorkingContext
 from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.stream.log import Watcher
 from recollect_server.kernel.stream.ring import Interest
 from recollect_server.kernel.stream.snapshot import Choice
 from recollect_server.notes.conversation_notes import ConversationNotes
@@ -238,8 +237,11 @@ class ConversationHandlers:
             min(max(request.max_batch, 1), _MAX_BATCH),
         )
         cursor = self._seal.position(request.cursor)
-        subscribe = partial(self._live.subscribe, interest, choice, cursor, turns)
-        self._streams.open(self._live, subscribe, batch, call, send, resumed=bool(request.cursor))
+
+        def subscribe(live: LiveUpdates, cursor: str) -> Watcher:
+            return live.subscribe(interest, choice, cursor, turns)
+
+        self._streams.open(self._live, subscribe, cursor, batch, call, send)
 
     def PublishDelta(
         self, request: api.PublishDeltaRequest, call: Call

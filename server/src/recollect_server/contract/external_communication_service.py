@@ -1,7 +1,5 @@
 """ExternalCommunicationService: third parties: their communications, trust and escalations."""
 
-from functools import partial
-
 from recollect.v1 import external_communication_pb2
 from recollect.v1 import external_communication_service_pb2 as api
 
@@ -216,8 +214,8 @@ class ExternalCommunicationHandlers:
         call: Call,
         send: Send,
     ) -> None:
-        subscribe = partial(self._live.subscribe, self._seal.position(request.cursor))
-        self._streams.open(self._live, subscribe, 1, call, send, resumed=bool(request.cursor))
+        cursor = self._seal.position(request.cursor)
+        self._streams.open(self._live, LiveCommunications.subscribe, cursor, 1, call, send)
 
 
 def match_to(match: Match) -> external_communication_pb2.CommunicationMatch:

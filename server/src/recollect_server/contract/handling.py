@@ -476,24 +476,17 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
 
 
 def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHandler:
-    """Return a handler of a streaming method that runs the one of its caller's space, which stays
-    open as long as the stream does. A space that does not exist is not made: the stream is one of
+    """Return a handler of a streaming method that runs the one of its caller's space, which may be
+    closed while the stream goes on. A space that does not exist is not made: the stream is one of
     an empty space, and ends once there is one (`Streams.end_of_made`).
     """
     service, name = method.containing_service.name, method.name
 
     def run(request: Any, call: Call, send: Send) -> None:
-        lease = spaces.use(call.principal.space, reads=True, holds=True)
-        try:
-            handler: StreamHandler = getattr(lease.space.handlers[service], name)
-            lease.space.follow()
+        with spaces.use(call.principal.space, reads=True) as space:
+            handler: StreamHandler = getattr(space.handlers[service], name)
+            space.follow()
             handler(request, call, send)
-        except BaseException:
-            lease.end()
-            raise
-        # The callback runs on the thread that serves all calls; ending a lease waits for nothing.
-        if not call.context.add_callback(lease.end):
-            lease.end()
 
     return run
 

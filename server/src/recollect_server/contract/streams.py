@@ -4,6 +4,10 @@ end.
 No stream has a thread. One thread takes the changes of everything that is watched, of all open
 spaces, and puts the streams that they concern in line for the senders; a sender asks the stream's
 watcher what comes next and sends it. What would break grpcio is avoided in `held`.
+
+A stream keeps no space open. Where its space rests or is closed, it gives its watcher back and
+keeps its cursor; when the space is opened again, it goes on behind that, as a caller who comes back
+does.
 """
 
 import threading
@@ -23,11 +27,15 @@ from recollect_server.contract.held import HeldStream, HeldStreams
 from recollect_server.contract.updates import elements
 from recollect_server.kernel.domain.errors import DataUnavailable, SpaceMade, SpaceNotFound
 from recollect_server.kernel.domain.telemetry import UNMEASURED, Count, Telemetry
+from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.stream.log import UpdateLog, Watcher
+from recollect_server.kernel.stream.ring import Batch
 
 log = structlog.get_logger("recollect.streams")
 
 T = TypeVar("T")
+Subscribe = Callable[[Any, str], Watcher]
+"""Begins to watch an `UpdateLog` behind a cursor, or with a snapshot if that is empty."""
 
 _MOVING = 3  # threads that send where none is blocked
 _PART = 200  # updates that a stream is sent before the next one has its turn
@@ -58,18 +66,22 @@ class StreamLimits:
 
 class Stream(HeldStream):
     __slots__ = (
+        "_detaching",
+        "_heartbeat",
         "_limits",
+        "_subscribe",
         "_telemetry",
         "beat",
         "began",
+        "cursor",
         "due_since",
+        "followed",
         "is_slow",
         "max_batch",
         "pause",
         "sent",
         "spoke",
         "tries_at",
-        "watched",
         "watcher",
     )
 
@@ -77,21 +89,27 @@ class Stream(HeldStream):
         self,
         call: Call,
         send: Send,
+        followed: "_Followed",
         watched: UpdateLog[Any],
-        watcher: Watcher,
+        subscribe: Subscribe,
+        cursor: str,
         max_batch: int,
         limits: StreamLimits,
         telemetry: Telemetry,
-        *,
-        resumed: bool,
     ) -> None:
         super().__init__(call, send)
-        self.watched = watched
-        self.watcher = watcher
+        self.followed = followed
+        self.cursor = cursor
+        """Its place while it has no watcher."""
+        self.watcher: Watcher | None = subscribe(watched, cursor)
+        """None while its space is not open, and until a sender makes one then."""
+        self._detaching = threading.Lock()
+        self._subscribe = subscribe
+        self._heartbeat = watched.heartbeat
         self.max_batch = max_batch
         self._limits = limits
         self._telemetry = telemetry
-        self.beat = resumed
+        self.beat = bool(cursor)
         """A heartbeat is due: to one who comes back it says that what was missed is over."""
         self.began = self.spoke = time.monotonic()
         self.sent = 0
@@ -109,15 +127,43 @@ class Stream(HeldStream):
         self.is_slow = True
         super().cancel()
 
+    @property
+    def is_behind(self) -> bool:
+        """Return whether it may have something to send that can be read now."""
+        is_due = self.due_since > 0 and not self.pause
+        return self.watcher is None or self.scheduled or is_due
+
+    def detach(self) -> None:
+        """Give the watcher back, if it has one, and keep its place."""
+        with self._detaching:
+            watcher, self.watcher = self.watcher, None
+        if watcher is not None:
+            self.cursor = watcher.cursor or self.cursor
+            watcher.end()
+
+    def _attached(self) -> Watcher | None:
+        """Return the watcher, a new one if the space was opened again; None while it is closed.
+        Raises as `_subscribe`.
+        """
+        if (watched := self.followed.watched) is None:
+            return None
+        if self.watcher is None:
+            self.watcher = self._subscribe(watched, self.cursor)
+            if self.over:  # then nobody else may see that it has one
+                self.detach()
+        return self.watcher
+
     def advance(self, send: Callable[[bytes], None]) -> bool:
         if self.ending is not None:
             return False
         try:
             due_since = self.due_since
-            batch, more = self.watcher.take(_PART)
+            watcher = self._attached()
+            batch, more = watcher.take(_PART) if watcher else (Batch([]), False)
             self.pause = 0.0
             if self.beat and not more:
-                batch.updates.append(self.watcher.heartbeat())
+                cursor = watcher.cursor if watcher else self.cursor
+                batch.updates.append(self._heartbeat(cursor))
                 self.beat = False
             if (packed := batch.packed.get(self.max_batch)) is None:
                 packed = batch.packed[self.max_batch] = elements(batch.updates, self.max_batch)
@@ -127,7 +173,7 @@ class Stream(HeldStream):
                 self.spoke = time.monotonic()
                 send(element)
                 self.sent += 1
-            if due_since and not more:
+            if due_since and watcher and not more:
                 self.due_since = 0.0
                 self._telemetry.deliver(time.monotonic() - due_since)
             return more
@@ -143,10 +189,17 @@ class Stream(HeldStream):
 class _Followed:
     """Something that is watched, as the listening thread follows it. `Streams` guards it."""
 
-    watched: UpdateLog[Any]
-    stands_in: bool
-    """It is the empty space, in place of one that does not exist."""
+    key: tuple[str, Kind]
+    """Its space and its kind of log. An empty name is that of the empty space, in place of one that
+    does not exist.
+    """
+    watched: UpdateLog[Any] | None = None
+    """None while the space is at rest or closed."""
     streams: set[Stream] = field(default_factory=set)
+    is_awaited: bool = False
+    """The space is to be opened again: its streams lack something."""
+    end_wait: Callable[[], None] = lambda: None
+    """Ends the look for something that they lack."""
     is_pending: bool = False
     pending_since: float = 0.0
     """Time of the first change that was not taken yet; 0: there is none."""
@@ -172,6 +225,8 @@ class Streams(HeldStreams[Stream]):
         self._ticks_at = 0.0
         # guarded by `_guard`, as all that follows
         self._followed: dict[UpdateLog[Any], _Followed] = {}
+        self._detached: dict[tuple[str, Kind], _Followed] = {}  # whose space is not open
+        self._wake: Callable[[], None] = lambda: None
         self._pending: set[_Followed] = set()  # have changes, and do not rest
         self._resting: set[_Followed] = set()
         self._leaving: Counter[str] = Counter()  # deletes of spaces that are under way
@@ -179,48 +234,95 @@ class Streams(HeldStreams[Stream]):
         self._listener = threading.Thread(target=self._listen, name="streams", daemon=True)
         self._listener.start()
 
-    def watch(self, watched: UpdateLog[Any], *, stands_in: bool = False) -> None:
-        """Follow something that streams may be opened of. `stands_in`: see `end_of_made`."""
-        followed = _Followed(watched, stands_in)
+    def watch(self, watched: UpdateLog[Any], space: str) -> None:
+        """Follow something that streams may be opened of; those that were opened before go on. An
+        empty `space`: see `end_of_made`.
+        """
         with self._guard:
+            key = space, watched.kind
+            followed = self._detached.pop(key, None) or _Followed(key)
+            followed.is_awaited, followed.watched = False, watched
             self._followed[watched] = followed
+            streams = list(followed.streams)
+        followed.end_wait()
         watched.listen(partial(self._signal, followed))
         watched.expect()
+        self.wake(streams)
 
     def unwatch(self, watched: UpdateLog[Any]) -> None:
-        """Follow it no more, and wait until no thread uses it. It has no open streams."""
+        """Follow it no more, and wait until no thread uses it. Its streams stay, and go on once it
+        is watched again.
+        """
         with self._guard:
             followed = self._followed.pop(watched)
             self._pending.discard(followed)
             self._resting.discard(followed)
             self._guard.wait_for(lambda: not followed.busy)
-        self._senders.wait_for(lambda it: cast(Stream, it).watched is not watched)
+            followed.watched = None
+        self._senders.wait_for(lambda it: cast(Stream, it).followed is not followed)
+        with self._guard:
+            streams = list(followed.streams)
+            followed.is_awaited = any(it.is_behind for it in streams)
+        if not streams:
+            watched.tick()  # the last one may have ended just now
+            return
+        for stream in streams:
+            stream.detach()
+        followed.end_wait = watched.leave(partial(self._await, followed))
+        with self._guard:
+            self._detached[followed.key] = followed
+            if followed.is_awaited:
+                self._wake()
+
+    def wake_by(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when there is something new in `awaited`. It may wait for nothing."""
+        self._wake = wake
+
+    def awaited(self) -> set[str]:
+        """Return the spaces that are to be opened again: they have something for their streams."""
+        with self._guard:
+            detached = self._detached.items()
+            return {space for (space, _), it in detached if it.is_awaited and it.streams}
+
+    def has_detached(self, space: str) -> bool:
+        """Return whether streams wait for the next change of a space that is not open."""
+        return any((space, kind) in self._detached for kind in Kind)
+
+    def has_streams(self, watched: UpdateLog[Any]) -> bool:
+        """Return whether something that is watched has open streams."""
+        followed = self._followed.get(watched)
+        return followed is not None and bool(followed.streams)
+
+    def is_delivering(self, watched: UpdateLog[Any]) -> bool:
+        """Return whether something is on its way to the streams of something that is watched."""
+        with self._guard:
+            if not self.has_streams(watched):
+                return False
+            followed = self._followed[watched]
+            is_busy = followed.is_pending or followed.busy
+            if is_busy or any(it.is_behind for it in followed.streams):
+                return True
+        return watched.is_unfinished
 
     def open(
         self,
         watched: UpdateLog[Any],
-        subscribe: Callable[[], Watcher],
+        subscribe: Subscribe,
+        cursor: str,
         max_batch: int,
         call: Call,
         send: Send,
-        *,
-        resumed: bool,
     ) -> None:
-        """Open a stream, and return before anything is sent. `resumed`: the caller came with a
-        cursor.
+        """Open a stream behind a cursor, if there is one, and return before anything is sent. The
+        space is open until then.
 
         Raises TooManySubscribers, Stopping, and what `subscribe` raises.
         """
+        followed = self._followed[watched]
         self.begin(
             lambda: Stream(
-                call,
-                send,
-                watched,
-                subscribe(),
-                max_batch,
-                self._limits,
-                self._telemetry,
-                resumed=resumed,
+                *(call, send, followed, watched, subscribe, cursor, max_batch),
+                *(self._limits, self._telemetry),
             )
         )
 
@@ -231,7 +333,7 @@ class Streams(HeldStreams[Stream]):
         with a snapshot of the space, whichever server made it. Raises StorageUnavailable.
         """
         with self._guard:
-            waiting = [it for one in self._followed.values() if one.stands_in for it in one.streams]
+            waiting = [it for it in self._streams if not it.followed.key[0]]
         made = {name for name in {it.principal.space for it in waiting} if exists(name)}
         self.end_with(
             waiting,
@@ -275,7 +377,7 @@ class Streams(HeldStreams[Stream]):
         super().stop()
 
     def _add(self, stream: Stream) -> None:
-        self._followed[stream.watched].streams.add(stream)
+        stream.followed.streams.add(stream)
         self._ticks_at = min(self._ticks_at, time.monotonic() + self._limits.tick)
         if stream.principal.space in self._leaving:
             stream.ending = status_of(SpaceNotFound(stream.principal.space))
@@ -283,13 +385,24 @@ class Streams(HeldStreams[Stream]):
 
     def _remove(self, stream: Stream) -> None:
         with self._guard:
-            if (followed := self._followed.get(stream.watched)) is not None:
-                followed.streams.discard(stream)
-        stream.watched.unsubscribe()
+            stream.followed.streams.discard(stream)
+        stream.detach()
         seconds = round(time.monotonic() - stream.began, 1)
         reason = "slow" if stream.is_slow else "server" if stream.ending else "caller"
         self._telemetry.count(Count.STREAMS_ENDED, label=reason)
         log.info("stream_over", seconds=seconds, sent=stream.sent, ended_by=reason)
+
+    def _await(self, followed: _Followed) -> None:
+        """Have the space opened that something belongs to."""
+        with self._guard:
+            followed.is_awaited = True
+            self._wake()
+
+    def _take_left(self) -> list[_Followed]:
+        """Take out what is detached and has no streams any more."""
+        with self._guard:
+            left = [key for key, it in self._detached.items() if not it.streams]
+            return [self._detached.pop(key) for key in left]
 
     # Threads --------------------------------------------------------------------------------------
 
@@ -313,7 +426,7 @@ class Streams(HeldStreams[Stream]):
                     self._ticks_at = now + (_RESTING_TICK if rests else self._limits.tick)
                 self._tick_all(now)
             for followed in self._rested(now):
-                self._guarded(followed, followed.watched.expect)
+                self._guarded(followed, UpdateLog.expect)
                 self._leave(followed)
             for followed in self._take_pending():
                 rest = self._guarded(followed, partial(self._advance, followed)) or 0.0
@@ -324,12 +437,13 @@ class Streams(HeldStreams[Stream]):
                         self._pending.discard(followed)
                 self._leave(followed)
 
-    def _guarded(self, followed: _Followed, work: Callable[[], T]) -> T | None:
+    def _guarded(self, followed: _Followed, work: Callable[[UpdateLog[Any]], T]) -> T | None:
         """Run the work for something that is watched: whatever it raises, the others have their
         turn.
         """
+        assert followed.watched is not None  # while it is busy
         try:
-            return work()
+            return work(followed.watched)
         except Exception:
             # the only thread that listens: what nobody foresaw ends one turn and no more
             log.exception("fault", watched=type(followed.watched).__name__)
@@ -365,18 +479,19 @@ class Streams(HeldStreams[Stream]):
             followed.busy = False
             self._guard.notify_all()
 
-    def _advance(self, followed: _Followed) -> float:
+    def _advance(self, followed: _Followed, watched: UpdateLog[Any]) -> float:
         """Pass on the changes of something. Return the seconds that it may rest: at least until
         more changes are worth it.
         """
-        watched = followed.watched
         with self._guard:
             since, followed.pending_since = followed.pending_since, 0.0
         new = watched.advance()
         concerned: list[Stream] = []
         if new.everyone or new.about:
             with self._guard:
-                concerned = [it for it in followed.streams if it.watcher.concerned(new)]
+                concerned = [
+                    it for it in followed.streams if it.watcher and it.watcher.concerned(new)
+                ]
         for stream in concerned:
             stream.due_since = stream.due_since or since
         count = self._senders.schedule(concerned)
@@ -393,8 +508,10 @@ class Streams(HeldStreams[Stream]):
                 if followed.watched not in self._followed:
                     continue
                 followed.busy = True
-            self._guarded(followed, followed.watched.tick)
+            self._guarded(followed, lambda it: it.tick())
             self._leave(followed)
+        for followed in self._take_left():
+            followed.end_wait()
         with self._guard:
             silent = [
                 it

@@ -36,6 +36,9 @@ _SESSION = """
            current_setting('default_transaction_isolation')
 """
 
+BRIEFLY = b"SET LOCAL lock_timeout = '100ms'"
+"""Lets a transaction about many spaces wait for no lock for long: one may be of a single space."""
+
 
 class DatabaseUnavailable(Exception):
     """PostgreSQL cannot be reached, or refused a statement. The text says why."""

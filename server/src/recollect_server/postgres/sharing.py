@@ -18,17 +18,35 @@ from recollect_server.kernel.log.store import (
     LogUnavailable,
     request_claim,
 )
-from recollect_server.postgres.connections import Connection, DatabaseTaken, DatabaseUnavailable
+from recollect_server.postgres.connections import (
+    BRIEFLY,
+    Connection,
+    DatabaseTaken,
+    DatabaseUnavailable,
+)
 from recollect_server.postgres.database import PostgresDatabase
 from recollect_server.postgres.session import Runs
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""
 # A snapshot, the history, and what PostgreSQL calls that.
-_MOMENT = (
-    "pg_current_snapshot()::text || ' ' || recollect.timeline() || ':'"
-    " || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+_HISTORY = (
+    "(recollect.timeline() || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))"
 )
+_MOMENT = f"pg_current_snapshot()::text || ' ' || {_HISTORY}"
+# Of all spaces at once, those of which `changes` has something. It waits for no lock for long: then
+# each is asked for by itself.
+_CHANGED = f"""
+    SELECT it.space
+    FROM unnest(%s::text[], %s::text[]::pg_snapshot[], %s::text[]) AS it (space, snapshot, history)
+    WHERE it.history <> {_HISTORY}
+       OR pg_snapshot_xmax(it.snapshot) > pg_snapshot_xmax(pg_current_snapshot())
+       OR EXISTS (SELECT FROM recollect.pruned p
+                  WHERE p.space = it.space AND NOT pg_visible_in_snapshot(p.xid, it.snapshot))
+       OR EXISTS (SELECT FROM recollect.changes c
+                  WHERE c.space = it.space AND c.xid >= pg_snapshot_xmin(it.snapshot)
+                    AND NOT pg_visible_in_snapshot(c.xid, it.snapshot))
+""".encode()
 _REQUEST = "%s, %s, %s, %s::uuid"  # a request that leaves no line (see `_request`)
 
 
@@ -85,6 +103,19 @@ class PostgresSharing:
             not is_pruned and not is_taken_over,
             is_taken_over,
         )
+
+    def changed(self, moments: Mapping[str, str]) -> set[str]:
+        """Return those of the spaces that `changes` has something of, by one statement."""
+        parts = [it.partition(" ") for it in moments.values()]
+        values = [*moments], [it[0] for it in parts], [it[2] for it in parts]
+
+        def work(connection: Connection, _: bool) -> set[str]:
+            with connection.transaction():
+                connection.execute(BRIEFLY)
+                return {space for (space,) in connection.execute(_CHANGED, values)}
+
+        with failing("shared", "read"):
+            return self._database.run(work)
 
     def changed_since_takeover(self, moment: str) -> dict[str, int] | None:
         """Return where each log was first changed since the takeover that followed a moment."""

@@ -9,7 +9,7 @@ import structlog
 from recollect_server.contract.streams import Streams
 from recollect_server.kernel.domain.errors import SpaceBeingDeleted, Stopping, StorageUnavailable
 from recollect_server.kernel.space.spaces import Spaces
-from recollect_server.run.jobs.due_work import Awaited, DueKeeper
+from recollect_server.run.jobs.due_work import Awaited, DueKeeper, StreamKeeper
 from recollect_server.run.jobs.loop import Loop
 from recollect_server.run.jobs.notes import Abbreviator
 from recollect_server.run.jobs.of_space import JOBS, EmbedderJob, FollowerJob, RetentionKeeper
@@ -48,6 +48,9 @@ def start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[[
         if writer.condenser is not None:
             stops.append(writer.condenser.close)  # before the one that waits for its calls
         log.info("notes_are_taken", by=writer.model.name)
+    keeper = StreamKeeper(shared.streams.awaited, spaces)
+    shared.streams.wake_by(keeper.wake)
+    stops.append(keeper.stop)
     stops += (DueKeeper(spaces, due, shared.clock).stop, shared.stopping.set)
     if settings.store != FOLDER:
         stops.append(Awaited(stores.awaited, spaces, due, shared.clock).stop)

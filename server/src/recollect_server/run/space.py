@@ -118,11 +118,24 @@ class OpenSpace:
 
     @property
     def takes_appends(self) -> bool:
-        """Return whether appends are taken while the space is at rest: few wait for its index, and
-        no other process writes to it. An append behind another process's changes needs the index.
+        """Return whether appends are taken while the space is at rest: few wait for its index, no
+        stream waits for them, and no other process writes to it. An append behind another process's
+        changes needs the index.
         """
+        if self._space.is_shared or self._shared.streams.has_detached(self.name):
+            return False
         count, size = self._space.index.waiting()
-        return not self._space.is_shared and count < _MOST_WAITING and size < _MOST_BYTES
+        return count < _MOST_WAITING and size < _MOST_BYTES
+
+    @property
+    def has_streams(self) -> bool:
+        """Return whether somebody watches the space."""
+        return any(map(self._shared.streams.has_streams, self._opening.watched))
+
+    @property
+    def is_delivering(self) -> bool:
+        """Return whether something is on its way to its streams."""
+        return any(map(self._shared.streams.is_delivering, self._opening.watched))
 
     def rest(self) -> bool:
         """Close every file until the space is used again. Return False if it is to be closed
@@ -181,7 +194,7 @@ class OpenSpace:
     def _watch(self) -> None:
         self._is_watched = True
         for watched in self._opening.watched:
-            self._shared.streams.watch(watched, stands_in=not self.name)
+            self._shared.streams.watch(watched, self.name)
 
     def _unwatch(self) -> None:
         if self._is_watched:

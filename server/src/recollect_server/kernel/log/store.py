@@ -253,6 +253,11 @@ class Sharing(Protocol):
     def changes(self, after: str) -> Changes:
         """Return everything that was committed between a moment and now."""
 
+    def changed(self, moments: Mapping[str, str]) -> set[str]:
+        """Return those of these spaces of the same store that `changes` has something of, behind a
+        moment of each.
+        """
+
     def changed_since_takeover(self, moment: str) -> dict[str, int] | None:
         """Return the logs that were changed since a copy took over for the first time behind a
         moment, each with the byte at which that begins. None if it is not known.

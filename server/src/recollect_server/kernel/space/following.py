@@ -106,6 +106,12 @@ class SharedWork:
         """
         return self._sharing.moment() if self._sharing else ""
 
+    def changed(self, moments: Mapping[str, str]) -> set[str]:
+        """Return those of spaces that have changes behind a moment of each, by one query. Raises
+        StorageUnavailable.
+        """
+        return self._sharing.changed(moments) if self._sharing else set()
+
     def vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
         """Return vectors that a process made, of texts by conversation and hash. Raises
         StorageUnavailable.
@@ -215,6 +221,14 @@ class Following:
                 self._is_busy = False
                 self._done = number
                 self._turns.notify_all()
+
+    @property
+    def moment(self) -> str:
+        """Return the moment up to which everything was taken in; empty if something is left to be
+        done, whatever others write.
+        """
+        is_left = self.failure or self._due or self._must_compare or self._deletions.is_any_left
+        return "" if is_left else self._moment
 
     def compare_all(self) -> None:
         """Compare the lengths of all logs at the next call: the index is another one."""

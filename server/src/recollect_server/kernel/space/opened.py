@@ -25,6 +25,16 @@ class OpenedSpace(Protocol):
     def takes_appends(self) -> bool:
         """Return whether it has room for what is appended while it is at rest."""
 
+    @property
+    def has_streams(self) -> bool:
+        """Return whether somebody watches it. It waits for nothing."""
+
+    @property
+    def is_delivering(self) -> bool:
+        """Return whether something is on its way to its streams: it is not closed before that. It
+        waits for nothing.
+        """
+
     def carry_out(self, work: Callable[..., Any], *of: Any, appends: bool = False) -> Any:
         """Return the result of a call's work `of` these arguments, behind what other processes
         wrote before it. `appends`: all that it does is to append to one conversation.

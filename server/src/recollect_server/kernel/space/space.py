@@ -191,6 +191,13 @@ class Space:
             self._following.follow()
 
     @property
+    def followed_until(self) -> str:
+        """Return the moment of the store up to which everything was taken in; empty if something is
+        left to do, whatever others write.
+        """
+        return self._following.moment if self._following else ""
+
+    @property
     def is_shared(self) -> bool:
         """True if other processes may write to the same logs."""
         return self._following is not None

@@ -1,7 +1,8 @@
 """The open spaces of a server: opened on demand, closed when others need their place.
 
 A space is used by leases. One that somebody has a lease of is never closed; of the others the least
-recently used one is, once as many are open as may be. While too many open ones have their files
+recently used one is, once as many are open as may be. A stream has a lease only while it is opened,
+and the space is closed between two of its updates. While too many open ones have their files
 open, the least recently used of them rests: its files are closed, and opened again when they are
 used. Opening, resting and closing happen outside of the lock, one of them per name at a time: a
 space that is slow or fails holds up no other.
@@ -35,12 +36,14 @@ EMPTY = ""
 _QUIET = 5.0  # seconds without a call after which background work rests
 _EARLY = 2.0  # seconds that a search waits for a space that is being read
 _EARLY_AGAIN = 0.25  # seconds until it asks again for a part of it
+_WATCHED = 60.0  # seconds after its last use in which a space that is watched does not rest
 _PATIENCE = 5.0  # seconds that a call waits for the place of a space that others use
 _RECENT = 5.0  # seconds after its last use in which background work takes no space's place
 _DRAIN = 5.0  # seconds that a stop takes for the indexes of spaces at rest; the rest is caught up
 # seconds from the end of the calls to that of all waits for an index, at the least: where the calls
 # took all of the grace, jobs can still end, and indexes take in what is queued
 _CLOSING = 2.0
+_DELIVERING = 0.05  # seconds between two looks at spaces that have something for their streams
 _LAST = 2.0  # seconds in which those end whose wait for an index a stop ended
 
 
@@ -182,15 +185,14 @@ class Spaces(Generic[S]):
         name: str,
         *,
         reads: bool = False,
-        holds: bool = False,
         appends: bool = False,
         partly: bool = False,
     ) -> Lease[S]:
         """Return a lease of a space, opened if it is not open.
 
         `reads`: the call only reads; a space that does not exist is not made, and answers like one
-        without anything. `holds`: the lease may last for hours. `appends`: the call only appends,
-        and a space at rest that has room stays so. `partly`: the call is content with a part of a
+        without anything. `appends`: the call only appends, and a space at rest that has room stays
+        so. `partly`: the call is content with a part of a
         space that takes seconds to open.
 
         Raises TooManySpaces, Stopping, StorageUnavailable, and what opening it raises.
@@ -206,14 +208,14 @@ class Spaces(Generic[S]):
             is_given_out = not self._stopping and name not in self._barred
             if place is not None and space is not None and is_given_out:
                 self._places.move_to_end(name)
-                lease = self._lease(place, space, is_hold=holds)
+                lease = self._lease(place, space, is_hold=False)
         if place is None and reads and not self._exists(name):
             name = EMPTY
         if lease is None:
             until = time.monotonic() + _PATIENCE
-            lease = self._opened(name, until, 0.0, holds=holds, partly=partly)
+            lease = self._opened(name, until, 0.0, holds=False, partly=partly)
         if lease.space.is_resting and not (appends and lease.space.takes_appends):
-            return self._awake(lease, holds=holds)
+            return self._awake(lease, holds=False)
         return lease
 
     def use_behind(self, name: str) -> Lease[S] | None:
@@ -437,7 +439,10 @@ class Spaces(Generic[S]):
                 ]
                 if len(awake) < self._most_awake:
                     return
-                place = next((it for it in awake if not it.leases), None)
+                recent = time.monotonic() - _WATCHED
+                place = next(
+                    (it for it in awake if _is_idle(it) and not _is_watched(it, recent)), None
+                )
                 if place is None:
                     return
                 space = self._unused_space(place)
@@ -449,7 +454,7 @@ class Spaces(Generic[S]):
         Hold the lock.
         """
         space = place.space
-        if space is None or place.leases or space.is_resting or self._stopping:
+        if space is None or not _is_idle(place) or space.is_resting or self._stopping:
             return None
         place.space = None
         return space
@@ -494,7 +499,7 @@ class Spaces(Generic[S]):
             (
                 it
                 for it in self._places.values()
-                if it.space is not None and not it.leases and (not recent or it.used < before)
+                if _is_idle(it) and (not recent or it.used < before)
             ),
             None,
         )
@@ -589,11 +594,14 @@ class Spaces(Generic[S]):
     def _wait_for_a_place(self, until: float) -> None:
         """Wait for a lease to end, or a space to close. Hold the lock. Raises TooManySpaces."""
         left = until - time.monotonic()
-        passes = any(it.space is None or it.leases > it.holds for it in self._places.values())
+        passes = any(
+            it.space is None or it.leases > it.holds or it.space.is_delivering
+            for it in self._places.values()
+        )
         if left <= 0 or not (passes or self._promised):
             raise TooManySpaces(self._most)
         self._waiting += 1
-        self._changed.wait(left)
+        self._changed.wait(min(left, _DELIVERING))
         self._waiting -= 1
 
     def _open(self, place: _Slot[S], *, holds: bool, failed: _Opening | None = None) -> Lease[S]:
@@ -638,3 +646,15 @@ class Spaces(Generic[S]):
                 self._activity.note(-1)
             if not place.leases and self._waiting:
                 self._changed.notify_all()
+
+
+def _is_idle(place: _Slot[Any]) -> bool:
+    """Return whether nobody uses an open space, and its streams have everything. Hold the lock."""
+    return place.space is not None and not place.leases and not place.space.is_delivering
+
+
+def _is_watched(place: _Slot[Any], recent: float) -> bool:
+    """Return whether a space was used since a time and has streams: its next append would wake it.
+    Hold the lock.
+    """
+    return place.used > recent and place.space is not None and place.space.has_streams

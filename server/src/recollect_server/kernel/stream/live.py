@@ -122,6 +122,11 @@ class LiveUpdates(UpdateLog[Conversation]):
                 self._end(conversation_id, draft_id)
             self._touch((conversation_id, channel))
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Return whether something is on its way to the watchers, or a draft may still grow."""
+        return super().is_unfinished or bool(self.drafts.about())
+
     # Updates --------------------------------------------------------------------------------------
 
     def _folded(self, before: Conversation | None, line: Line, name: str) -> Conversation | None:

@@ -14,11 +14,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import structlog
 
 from recollect_server.kernel.domain.errors import DataUnavailable, InvalidField
+from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.domain.update import Heartbeat, LogDeleted, Update
 from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.lines import Line
@@ -94,6 +96,8 @@ class UpdateLog(ABC, Generic[State]):
         """`encode` makes what is sent."""
         self.space = space
         self.encode = encode
+        self.heartbeat: Callable[[str], bytes] = partial(_heartbeat, encode, space.clock)
+        """Returns a heartbeat with a cursor. It goes on once the space is closed."""
         self.order = space.order
         self.resets = 0
         """Number of times that every watcher had to begin again."""
@@ -169,9 +173,51 @@ class UpdateLog(ABC, Generic[State]):
         if self._following is None or self._watchers:
             return  # and it waits for nobody who begins
         with self._begins:
-            if self._watchers or self._following is None:
-                return
-            following, self._following = self._following, None
+            if not self._watchers:
+                self._unfollow()
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Return whether something is on its way to the watchers, or a draft may still grow."""
+        return self.space.index.waiting()[0] > 0
+
+    def leave(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Follow nothing any more although somebody watched: the space is to be closed. `wake` is
+        called, from any thread and perhaps at once, when something comes that no watcher had.
+        Return the function that ends this.
+        """
+        is_first = True
+
+        def take(changes: OrderedChanges) -> None:
+            nonlocal is_first
+            # Parts that come first were published before: with one that may still grow the space
+            # is not closed.
+            if changes.rows or (changes.parts and not is_first):
+                wake()
+            is_first = False
+
+        following: Following | None = None
+        try:
+            if shared := self.space.store.order:
+                following = shared.follow(self.kind, take, wake, _ignore)
+            end = following.mark if following else self.order.now()
+            with self._guard:
+                is_level = not self._inbox and self._latest.key >= end.key
+        except DataUnavailable:
+            is_level = False
+        with self._begins:
+            self._unfollow()
+        if not is_level:
+            wake()
+        if following is None:
+            return _ignore
+        following.start()
+        return following.close
+
+    def _unfollow(self) -> None:
+        """Follow nothing. Hold `_begins`."""
+        following, self._following = self._following, None
+        if following is not None:
             following.await_next(awaited=False)
             following.close()
             self._clear_states()
@@ -448,10 +494,6 @@ class UpdateLog(ABC, Generic[State]):
         """Return a position in the form that callers see."""
         return f"{self.prefix}{mark}"
 
-    def heartbeat(self, position: Mark) -> bytes:
-        """Return a heartbeat with a position."""
-        return self.encode(Update(self.cursor(position), "", self.space.clock(), Heartbeat()))
-
     def position_of(self, cursor: str) -> Mark | None:
         """Return the position that a cursor names; None if the store does not reach back to it.
         Raises InvalidField, DataUnavailable.
@@ -541,9 +583,14 @@ class Watcher:
         # An answer is shared by those who ask the same; to an empty one a heartbeat may be added.
         return Batch(self._unplaced()), False
 
-    def heartbeat(self) -> bytes:
-        """Return a heartbeat with the cursor."""
-        return self._log.heartbeat(self._position)
+    @property
+    def cursor(self) -> str:
+        """Return the position behind what was taken; empty before the snapshot is."""
+        return "" if self._parts else self._log.cursor(self._position)
+
+    def end(self) -> None:
+        """Watch no more. It waits for nothing."""
+        self._log.unsubscribe()
 
     def concerned(self, new: NewUpdates) -> bool:
         """Return whether there may be something for it."""
@@ -559,6 +606,10 @@ class Watcher:
         snapshot = self._snapshot(reset=reset)
         self._resets = resets  # only now: a snapshot that fails is taken again
         self._position, self._parts = snapshot.position, snapshot.parts
+
+
+def _heartbeat(encode: Encode, clock: Clock, cursor: str) -> bytes:
+    return encode(Update(cursor, "", clock(), Heartbeat()))
 
 
 def _behind(before: Mark, changes: Sequence[OrderedChange]) -> Mark:

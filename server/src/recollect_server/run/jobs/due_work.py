@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import structlog
@@ -30,6 +31,7 @@ _AT_ONCE = 2  # spaces that are open for their work alone
 _LONGEST = 60.0  # seconds that one of them is open while others wait
 _OUT_OF_DATE = 100  # entries of the queue beyond twice those that count
 _AWAITED_SECONDS = 2.0  # between two looks for what others wait for
+_PATIENCE = 0.5  # seconds of an opening after which another thread opens the others
 _LATER = 60_000  # milliseconds to the next try of a space that cannot be opened
 
 
@@ -205,3 +207,35 @@ class Awaited:
             for name in set(self._awaited()).difference(it.name for it in self._spaces.open_now()):
                 self._due.request(name, self._clock())
         return _AWAITED_SECONDS
+
+
+class StreamKeeper:
+    """A thread that opens spaces that are at rest or closed, where something came for their
+    streams. Started when made.
+    """
+
+    def __init__(self, awaited: Callable[[], set[str]], spaces: Spaces[Any]) -> None:
+        """`awaited` returns the names of such spaces; call `wake` when there is another one."""
+        self._awaited = awaited
+        self._spaces = spaces
+        self._opening: set[str] = set()
+        self._loop = Loop("stream-keeper", self._look, patience=_PATIENCE)
+        self.wake = self._loop.wake
+        self._loop.start()
+
+    def stop(self) -> None:
+        self._loop.stop(self._spaces.patience())
+
+    def _look(self) -> float:
+        for name in self._awaited().difference(self._opening):
+            if not self._loop.part(partial(self._open, name)):
+                break  # it took long: another thread looks after the others
+        return _SECONDS if self._awaited() else _RESTING_SECONDS
+
+    def _open(self, name: str) -> None:
+        self._opening.add(name)
+        try:
+            with suppress(RecollectError):  # it is tried again
+                self._spaces.use(name, reads=True).end()
+        finally:
+            self._opening.discard(name)

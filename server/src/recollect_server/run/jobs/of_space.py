@@ -88,17 +88,58 @@ class IndexKeeper(Job):
         return self._wait
 
 
+class FollowingOrder(TurnOrder):
+    """Spaces have a turn where something was written. One query asks for all of them, once a
+    second: those that are due in between wait for the next. Where it fails, all have a turn.
+    """
+
+    def __init__(self) -> None:
+        self._asks_at = 0.0
+        self._reason = ""  # for which the last query failed
+
+    def next(self, due: Sequence[Job], at_work: Sequence[Job]) -> Sequence[Job]:  # noqa: ARG002
+        """Return those that have something to follow; the others are due with the next query."""
+        jobs = [it for it in due if isinstance(it, FollowerJob)]
+        asks = bool(jobs) and time.monotonic() >= self._asks_at
+        if asks:
+            self._asks_at = time.monotonic() + _FOLLOW_SECONDS
+        for job in jobs:
+            job.next_at = self._asks_at
+        if not asks:
+            return []
+        moments = {it.space_name: it.followed_until for it in jobs}
+        changed = {name for name, moment in moments.items() if not moment}
+        if waiting := {name: moments[name] for name in moments.keys() - changed}:
+            try:
+                changed |= jobs[0].shared_work.changed(waiting)
+                self._reason = ""
+            except StorageUnavailable as error:
+                if self._reason != (reason := str(error)):
+                    log.warning("spaces_followed_one_by_one", reason=reason)
+                self._reason = reason
+                return jobs
+        return [it for it in jobs if it.space_name in changed]
+
+
 class FollowerJob(Job):
     """Takes in what other processes write while nobody calls."""
 
     name = "following"
+    turn_order = FollowingOrder
 
-    def __init__(self, space: Space, note_work: Callable[[], None]) -> None:
+    def __init__(self, space_name: str, space: Space, note_work: Callable[[], None]) -> None:
         """`note_work` is called after others wrote, for the jobs that rest."""
         super().__init__(_FOLLOW_SECONDS)
+        self.space_name = space_name
+        self.shared_work = space.shared_work
         self._note_work = note_work
         self._space = space
         self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
+
+    @property
+    def followed_until(self) -> str:
+        """Return the moment up to which everything was taken in; empty if there is work anyway."""
+        return "" if time.monotonic() > self._prune_at else self._space.followed_until
 
     @property
     def rest(self) -> float:
@@ -114,8 +155,8 @@ class FollowerJob(Job):
         if time.monotonic() > self._prune_at:
             self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
             with suppress(StorageUnavailable):
-                self._space.shared_work.prune_changes()
-        return _FOLLOW_SECONDS
+                self.shared_work.prune_changes()
+        return max(0.0, self.next_at - time.monotonic())
 
 
 class CountWriter(Job):

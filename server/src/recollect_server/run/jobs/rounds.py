@@ -166,8 +166,11 @@ class Rounds:
             if not is_mine:
                 break
             soonest = min(soonest, job.next_at + (job.rest if rests else 0.0))
-        if 0 < len(chosen) < len(due):  # the others have theirs in the next one
+        others = due.keys() - set(chosen)
+        if chosen and any(it.next_at <= now for it in others):  # they have theirs in the next one
             soonest = now
+        later = (it.next_at + (it.rest if rests else 0.0) for it in others if it.next_at > now)
+        soonest = min([soonest, *later])
         return max(0.0, soonest - time.monotonic())
 
     def _give_turn(self, job: Job) -> None:

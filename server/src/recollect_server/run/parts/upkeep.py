@@ -12,4 +12,4 @@ def register(opening: Opening) -> None:
     bounds = opening.live.view(lambda now: Bounds(now.update_retention, now.max_updates))
     opening.start(UpdatePruner(space, bounds))
     if space.is_shared:
-        opening.start(FollowerJob(space, shared.note_work))
+        opening.start(FollowerJob(opening.name, space, shared.note_work))
