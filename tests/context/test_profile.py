@@ -373,7 +373,8 @@ def test_of_many_instructions_those_that_govern_the_answer_get_room_first(
         "Always use metric units.",
         "Always end your answers with a question to me.",
     )
-    statements = [recipes, sneakers, *others]
+    task = "I'm trying to ensure that all my recipes follow best practices."  # may be one
+    statements = [recipes, sneakers, *others, task]
     for text in statements:
         service.conversation_of(text)
         clock.move(1000)
@@ -386,7 +387,7 @@ def test_of_many_instructions_those_that_govern_the_answer_get_room_first(
         answer = built(service, "", question, profile=60, format=XML)
         given = {it.text for it in answer.profile}
         assert 0 < len(given) < len(statements)
-        assert given & {recipes, sneakers} == governing, question
+        assert given & {recipes, sneakers, task} == governing, question
 
 
 def test_the_profile_is_found_again_by_a_new_index_and_new_vectors(
