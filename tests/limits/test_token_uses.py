@@ -22,7 +22,7 @@ from recollect_server.access.usage_file import UsageFile
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.kernel.domain.time import DAY, system_clock, to_text
 from recollect_server.kernel.log.store import LogUnavailable
-from recollect_server.run.callers import Bookkeeper
+from recollect_server.run.callers import keep_books
 
 from tests.conftest import MovableClock
 from tests.credentials.conftest import Caller, grant
@@ -169,11 +169,13 @@ def test_the_bookkeeper_writes_counts_while_the_server_runs(
     uses = TokenUses(TokenUseFiles(tmp_path), clock)
     limiter = Limiter(clock, Holder(Allowances()), lambda _: {}, UsageFile(tmp_path))
     audit = Audit(AuditLog(tmp_path, 1000, 1), clock)
-    keeper = Bookkeeper(limiter, audit, uses, clock)
+    stops: list[Callable[[], None]] = []
+    loop = keep_books(limiter, audit, uses, clock, stops)
     uses.count(Principal("a" * 12), LIST, is_refused=False)
-    keeper._loop.wake()
+    loop.wake()
     until(lambda: any(tmp_path.glob("token-use.*")))
-    keeper.stop()
+    for stop in reversed(stops):
+        stop()
     [use] = uses.read("a" * 12, 0, clock() + 1)
     assert use.count.admitted == 1
 

@@ -28,72 +28,58 @@ from recollect_server.contract.checks import check
 from recollect_server.contract.convert import CursorSeal
 from recollect_server.contract.handling import Call
 from recollect_server.contract.rules import SizeLimits
-from recollect_server.contract.streams import Streams
 from recollect_server.kernel.domain.live import Holder
-from recollect_server.kernel.domain.time import Clock, system_clock
+from recollect_server.kernel.domain.time import system_clock
 from recollect_server.kernel.space.spaces import Spaces
-from recollect_server.retention.service import NewRules
 from recollect_server.run.backup_keys import backup_keys
 from recollect_server.run.callers import Callers
+from recollect_server.run.parts.opening import Shared
 from recollect_server.run.settings import Settings
 from recollect_server.run.settings.in_force import SettingsAdministration
-from recollect_server.run.stores import Stores, opened_tokens
+from recollect_server.run.stores import opened_tokens
 
 # Page tokens are of no space. No space has this name.
 _SEAL = CursorSeal("*", is_default=False)
 _NO_CONTEXT = cast(grpc.ServicerContext, None)  # which no call about tokens looks at
 
 
-@dataclass(frozen=True, slots=True)
-class Administered:
-    """Parts of a server that its administrators deal with."""
-
-    settings: Holder[Settings]
-    stores: Stores
-    clock: Clock
-    callers: Callers
-    new_rules: NewRules
-    spaces: Spaces[Any]
-    streams: Streams
-    verifications: VerificationAdministration
-
-
-def admin_handlers(parts: Administered) -> AdminHandlers:
-    settings = parts.settings.now
+def admin_handlers(
+    live: Holder[Settings],
+    shared: Shared,
+    callers: Callers,
+    open_spaces: Spaces[Any],
+    verifications: VerificationAdministration,
+) -> AdminHandlers:
+    settings, stores, clock = live.now, shared.stores, shared.clock
     data_dir = settings.data_dir
     spaces = SpaceAdministration(
-        parts.stores,
-        data_dir,
-        settings.space,
-        parts.spaces,
-        parts.streams.ended_in,
-        parts.clock,
+        stores, data_dir, settings.space, open_spaces, shared.streams.ended_in, clock
     )
     return AdminHandlers(
-        SettingsAdministration(parts.settings),
+        SettingsAdministration(live),
         spaces,
-        ServerWatch(data_dir, parts.callers.limiter.save, parts.clock),
+        ServerWatch(data_dir, callers.limiter.save, clock),
         BackupAdministration(
-            parts.stores.folder_of,
+            stores.folder_of,
             settings.backup_dir,
             settings.backup_rules,
             settings.space,
-            parts.clock,
+            clock,
             lambda: backup_keys(settings.backup_key_file),
         ),
-        JobAdministration(spaces, parts.spaces),
+        JobAdministration(spaces, open_spaces),
         RetentionAdministration(
-            parts.stores,
-            parts.settings.view(lambda it: it.retention_rules),
-            parts.new_rules,
-            parts.spaces,
-            parts.clock,
+            stores,
+            live.view(lambda it: it.retention_rules),
+            shared.new_rules,
+            open_spaces,
+            clock,
         ),
-        parts.verifications,
-        parts.callers.tokens,
-        parts.callers.uses,
+        verifications,
+        callers.tokens,
+        callers.uses,
         _SEAL,
-        parts.clock,
+        clock,
     )
 
 

@@ -15,6 +15,7 @@ import structlog
 from recollect_server.access.tokens import Tokens
 from recollect_server.admin.due import DueMarkers
 from recollect_server.admin.verifications import VerificationAdministration
+from recollect_server.contract.admin_service import AdminHandlers
 from recollect_server.contract.answers import Answers
 from recollect_server.contract.handling import Rules
 from recollect_server.contract.rules import SizeLimits
@@ -37,7 +38,7 @@ from recollect_server.kernel.format import NewerFormat, mark_format
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.space.locks import LockOrder
 from recollect_server.kernel.space.spaces import Lease, Spaces
-from recollect_server.run.administration import Administered, admin_handlers
+from recollect_server.run.administration import admin_handlers
 from recollect_server.run.background import start_jobs
 from recollect_server.run.callers import Callers, open_callers
 from recollect_server.run.folder import (
@@ -209,10 +210,8 @@ def _start(
     # The disk and the default space are looked at before anybody calls.
     with _default_space(spaces, settings) as space:
         recovered = space.recovered
-        administered = Administered(
-            live, stores, clock, callers, new_rules, spaces, streams, verifications
-        )
-        server = _server(shared, administered)
+        handlers = admin_handlers(live, shared, callers, spaces, verifications)
+        server = _server(shared, callers, spaces, handlers)
     start_jobs(shared, spaces, stops)
     # as soon as no call is under way: before jobs, which may take a moment to end
     stops.append(lambda: _flush(spaces))
@@ -286,9 +285,11 @@ def _default_space(spaces: Spaces[OpenSpace], settings: Settings) -> Lease[OpenS
         raise cannot_use(settings.data_dir, error.__cause__) from error
 
 
-def _server(shared: Shared, administered: Administered) -> Server:
+def _server(
+    shared: Shared, callers: Callers, spaces: Spaces[OpenSpace], administration: AdminHandlers
+) -> Server:
     """Build the gRPC server, which does not listen yet."""
-    live, spaces, callers = shared.live, administered.spaces, administered.callers
+    live = shared.live
     return Server(
         callers.gate,
         spaces,
@@ -304,7 +305,7 @@ def _server(shared: Shared, administered: Administered) -> Server:
             SizeLimits(live.now.max_message_bytes, live.now.max_batch_bytes),
             shared.clock,
         ),
-        of_no_space={"AdminService": admin_handlers(administered)},
+        of_no_space={"AdminService": administration},
     )
 
 

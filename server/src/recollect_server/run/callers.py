@@ -38,33 +38,25 @@ def open_callers(
     gate = Gate(settings.space, tokens, uses, token_required=settings.auth == "required")
     audit = Audit(AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files), clock)
     limiter = Limiter(clock, live.view(_allowances), tokens.limits_of, UsageFile(settings.data_dir))
-    stops.append(Bookkeeper(limiter, audit, uses, clock).stop)
+    keep_books(limiter, audit, uses, clock, stops)
     return Callers(tokens, uses, gate, audit, limiter)
 
 
-class Bookkeeper:
-    """A thread that saves counts. Started when made."""
+def keep_books(
+    limiter: Limiter, audit: Audit, uses: TokenUses, clock: Clock, stops: list[Callable[[], None]]
+) -> Loop:
+    """Save what is counted now and then, in the background, and at the stop."""
 
-    def __init__(self, limiter: Limiter, audit: Audit, uses: TokenUses, clock: Clock) -> None:
-        self._limiter = limiter
-        self._audit = audit
-        self._uses = uses
-        self._clock = clock
-        self._loop = Loop("bookkeeper", self._save, wait=_SAVE_SECONDS)
-        self._loop.start()
-
-    def stop(self) -> None:
-        """Stop the thread, and save what is counted."""
-        self._loop.stop()
-        self._limiter.save()
-        self._audit.close()
-        self._uses.save()
-
-    def _save(self) -> float:
-        self._limiter.save()
-        self._audit.flush(self._clock())
-        self._uses.save()
+    def save() -> float:
+        limiter.save()
+        audit.flush(clock())
+        uses.save()
         return _SAVE_SECONDS
+
+    loop = Loop("bookkeeper", save, wait=_SAVE_SECONDS)
+    loop.start()
+    stops += (uses.save, audit.close, limiter.save, loop.stop)
+    return loop
 
 
 def _allowances(settings: Settings) -> Allowances:
