@@ -16,7 +16,7 @@ from recollect_server.kernel.domain.conversation import CALLER, NoteRecord, Part
 from recollect_server.kernel.domain.errors import RecollectError
 from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.domain.message import Message, Role
-from recollect_server.kernel.erase.removals import Removals
+from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.people.routing_service import Routes
 from recollect_server.run.features import FEATURES

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from recollect_server.people.communication import CommunicationFilter, Direction
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_service import External
-from recollect_server.people.communication_store import CommunicationStore
 
 from tests.at_rest import opened, problems
 from tests.faults.conftest import library

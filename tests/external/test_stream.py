@@ -15,8 +15,8 @@ from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.stream.log import NewUpdates, Watcher
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_service import External
-from recollect_server.people.communication_store import CommunicationStore
 from recollect_server.people.communication_stream import LiveCommunications
 
 from tests.at_rest import Opened, opened

@@ -16,13 +16,20 @@ from recollect_server.access.audit import Audit
 from recollect_server.access.audit_file import AuditLog
 from recollect_server.access.limits import Allowances, Limiter
 from recollect_server.access.principal import EVERY_SPACE, Principal
-from recollect_server.access.token_use_file import CallCount, CallGroup, TokenUseFiles
-from recollect_server.access.token_uses import KEPT_DAYS, MAX_GROUPS, OTHERS, TokenUses
+from recollect_server.access.token_uses import (
+    KEPT_DAYS,
+    MAX_GROUPS,
+    OTHERS,
+    CallCount,
+    CallGroup,
+    TokenUseFiles,
+    TokenUses,
+)
 from recollect_server.access.usage_file import UsageFile
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.kernel.domain.time import DAY, system_clock, to_text
 from recollect_server.kernel.log.store import LogUnavailable
-from recollect_server.run.callers import keep_books
+from recollect_server.run.administration import keep_books
 
 from tests.conftest import MovableClock
 from tests.credentials.conftest import Caller, grant

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Role, ToolCall
+from recollect_server.kernel.domain.message import Role, ToolCall, estimate_tokens
 from recollect_server.notes.hosted.hosted import HostedModel
 from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable, WrongAnswer
 from recollect_server.notes.hosted.spending import SpendingFile

@@ -4,7 +4,7 @@ server runs or not.
 
 from dataclasses import dataclass
 
-from recollect_server.context.counts_table import counts_of
+from recollect_server.context.counts import counts_of
 from recollect_server.kernel.index.checking import state_of
 from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.store import LogStore, Version

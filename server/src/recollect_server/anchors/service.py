@@ -1,7 +1,7 @@
 """Anchors: lasting facts about the user, from callers and from the writer of notes.
 
 What is found stands in the transcript that it was found in, what a caller sets in the file of
-anchors; `anchors.anchor` says which value of a key holds. What is found is read from the index,
+anchors; `anchors.log` says which value of a key holds. What is found is read from the index,
 which learns it from the transcripts.
 """
 
@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from recollect_server.anchors.anchor import Anchor, history
-from recollect_server.anchors.log import AnchorLedger
+from recollect_server.anchors.log import Anchor, AnchorLedger, history
 from recollect_server.anchors.table import AnchorTable
 from recollect_server.kernel.compare.checks import Checker, Findings, again, shown
 from recollect_server.kernel.domain.conversation import AnchorForgotten, AnchorSet

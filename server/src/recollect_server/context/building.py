@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
-from recollect_server.anchors.anchor import Anchor
+from recollect_server.anchors.log import Anchor
 from recollect_server.anchors.service import Anchors
 from recollect_server.context import recalled
 from recollect_server.context.context import (
@@ -32,10 +32,10 @@ from recollect_server.context.profile import UserProfile
 from recollect_server.context.relevance import words_of
 from recollect_server.context.rendering.form import Form
 from recollect_server.context.rendering.messages import is_said
-from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.conversation import NO_SPLIT
 from recollect_server.kernel.domain.errors import DataUnavailable, DeadlineExceeded, InvalidField
 from recollect_server.kernel.domain.live import Live
+from recollect_server.kernel.domain.message import estimate_tokens
 from recollect_server.kernel.domain.telemetry import Count
 from recollect_server.kernel.domain.time import UNLIMITED, Deadline
 from recollect_server.kernel.space.conversation_logs import ConversationState

@@ -31,10 +31,9 @@ from recollect_server.context.parts import CallersParts
 from recollect_server.context.recent_turns import RecentTurns
 from recollect_server.context.rendering.form import Form
 from recollect_server.context.rendering.messages import is_said
-from recollect_server.kernel.domain.budget import BYTES_PER_TOKEN
 from recollect_server.kernel.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.kernel.domain.live import Live
-from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.domain.message import BYTES_PER_TOKEN, Message
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.space.conversation_logs import ConversationState
 from recollect_server.kernel.space.events import Appended, Reloaded, Resting

@@ -13,11 +13,15 @@ from recollect_server.access.token_uses import TokenUses
 from recollect_server.access.tokens import Tokens
 from recollect_server.admin.backups import BackupAdministration, ListedBackup
 from recollect_server.admin.jobs import JobAdministration, JobOverview
-from recollect_server.admin.retention import RetentionAdministration
 from recollect_server.admin.server import ServerState, ServerWatch
-from recollect_server.admin.spaces import SpaceAdministration, SpaceOverview
+from recollect_server.admin.spaces import (
+    RetentionAdministration,
+    SpaceAdministration,
+    SpaceOverview,
+    Verification,
+    VerificationAdministration,
+)
 from recollect_server.admin.statistics import WHOLE, Statistics
-from recollect_server.admin.verifications import Verification, VerificationAdministration
 from recollect_server.contract.admin_token_service import TokenHandlers
 from recollect_server.contract.convert import CursorSeal, optional_timestamp, page_size, timestamp
 from recollect_server.contract.handling import Call

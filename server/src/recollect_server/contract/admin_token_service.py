@@ -1,16 +1,16 @@
-"""AdminService's calls about tokens. The commands of the machine's operator make the same calls,
-without a server (`run.administration`).
+"""AccessService, which tells a caller what it may do, and AdminService's calls about tokens. The
+commands of the machine's operator make the same calls, without a server (`run.administration`).
 """
 
-from recollect.v1 import admin_pb2
+from collections.abc import Collection
+
+from recollect.v1 import access_service_pb2, admin_pb2, scope_pb2
 from recollect.v1 import admin_service_pb2 as api
 
-from recollect_server.access.principal import EVERY_SPACE, PermissionDenied, Principal
+from recollect_server.access.principal import EVERY_SPACE, PermissionDenied, Principal, Scope
 from recollect_server.access.token import Grant, Token, scopes_of
-from recollect_server.access.token_use_file import TokenUse
-from recollect_server.access.token_uses import TokenUses
+from recollect_server.access.token_uses import TokenUse, TokenUses
 from recollect_server.access.tokens import Tokens
-from recollect_server.contract.access_service import SCOPES, scope_numbers
 from recollect_server.contract.convert import (
     CursorSeal,
     optional_milliseconds,
@@ -21,6 +21,36 @@ from recollect_server.contract.convert import (
 from recollect_server.contract.handling import Call
 from recollect_server.kernel.domain.errors import InvalidField, TokenNotFound
 from recollect_server.kernel.domain.time import DAY, Clock, to_text
+
+
+class AccessHandlers:
+    def WhoAmI(
+        self, request: access_service_pb2.WhoAmIRequest, call: Call
+    ) -> access_service_pb2.WhoAmIResponse:
+        caller = call.principal
+        return access_service_pb2.WhoAmIResponse(
+            token_id=caller.token_id,
+            kind=caller.kind,
+            scopes=scope_numbers(caller.scopes),
+            spaces=caller.spaces,
+            space=caller.space,
+            conversation_id=caller.conversation_id,
+            channel=caller.channel,
+            expire_time=optional_timestamp(caller.expires or None),
+        )
+
+
+def scope_numbers(scopes: Collection[Scope]) -> list["scope_pb2.Scope.ValueType"]:
+    """Return scopes as the contract has them, in the order of the enum."""
+    return [_NUMBERS[scope] for scope in Scope if scope in scopes]
+
+
+_NUMBERS = {
+    scope: scope_pb2.Scope.Value(f"SCOPE_{scope.replace('.', '_').upper()}") for scope in Scope
+}
+SCOPES = {number: scope for scope, number in _NUMBERS.items() if scope is not Scope.ANY}
+"""Scopes that a token may name, by their numbers in the contract."""
+
 
 _DOT = "\1"  # in a page token, whose parts are separated by dots
 

@@ -30,11 +30,10 @@ from recollect_server.kernel.domain.conversation import CALLER, NoteRecord
 from recollect_server.kernel.domain.errors import InvalidField
 from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.domain.ids import MAX_LINES
-from recollect_server.kernel.erase.removals import Removals
-from recollect_server.kernel.space.working_context import LoadResult, WorkingContext
-from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.erase.bulk_removal import Removals
+from recollect_server.kernel.space.turns import LoadResult, WorkingContext
+from recollect_server.kernel.stream.live import Choice, LiveUpdates
 from recollect_server.kernel.stream.ring import Interest
-from recollect_server.kernel.stream.snapshot import Choice
 from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.people.identities import Identities
 from recollect_server.people.routing import pinned_party

@@ -16,8 +16,15 @@ from recollect_server.contract.convert import (
 )
 from recollect_server.contract.handling import Call
 from recollect_server.insight.activity import NANO, ActivityCounts
-from recollect_server.insight.queries import Facet, FacetCount, Group, HourCount
-from recollect_server.insight.service import ActivityReport, Insight, Range
+from recollect_server.insight.service import (
+    ActivityReport,
+    Facet,
+    FacetCount,
+    Group,
+    HourCount,
+    Insight,
+    Range,
+)
 from recollect_server.insight.spans import Bucket
 from recollect_server.kernel.domain.errors import InvalidPageToken
 from recollect_server.kernel.domain.live import Live

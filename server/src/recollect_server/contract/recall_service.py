@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from recollect.v1 import anchor_pb2, context_pb2, recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
-from recollect_server.anchors.anchor import Anchor
+from recollect_server.anchors.log import Anchor
 from recollect_server.anchors.service import Anchors
 from recollect_server.context.building import ContextBuilder
 from recollect_server.context.context import MAX_DROPPED, Budget, Candidate, Context, Packed, Source
@@ -35,8 +35,7 @@ from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.message import Message
 from recollect_server.kernel.domain.time import TimeZones
 from recollect_server.recall.model.statement import ProfileStatement
-from recollect_server.recall.recall import Answer, Recall
-from recollect_server.recall.results import Hit, LegScore, Result, ResultLimits
+from recollect_server.recall.recall import Answer, Hit, LegScore, Recall, Result, ResultLimits
 from recollect_server.text.snippets import plain
 
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100

@@ -25,8 +25,8 @@ from recollect_server.kernel.domain.time import UNLIMITED, Deadline, arrival
 from recollect_server.kernel.erase.bulk_removal import BulkReceipt, delete_matching, deleted_once
 from recollect_server.kernel.erase.redaction import LacksLines
 from recollect_server.kernel.index.columns import KnownRequest
+from recollect_server.kernel.index.derived import Stored
 from recollect_server.kernel.index.messages import Place, newest_within
-from recollect_server.kernel.index.stored import Stored
 from recollect_server.kernel.log.redaction import ANY_HASH
 from recollect_server.kernel.log.store import NO_CLAIM, Claim
 from recollect_server.kernel.space.logs import RequestKey
@@ -50,7 +50,7 @@ from recollect_server.people.communication import (
     question_about,
     refusal,
 )
-from recollect_server.people.communication_store import CommunicationStore
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_table import external_of
 from recollect_server.people.received import hash_of_delivery, key_of_partys_delivery, name_of_party
 from recollect_server.people.routing_table import routing_of

@@ -29,7 +29,7 @@ from recollect_server.people.communication import (
     MessageRedacted,
     Trust,
 )
-from recollect_server.people.communication_store import CommunicationStore
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_table import external_of, is_shown
 
 _LISTED = 50  # communications in a snapshot

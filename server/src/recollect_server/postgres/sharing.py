@@ -19,8 +19,7 @@ from recollect_server.kernel.log.store import (
     request_claim,
 )
 from recollect_server.postgres.connections import Connection, DatabaseTaken, DatabaseUnavailable
-from recollect_server.postgres.database import PostgresDatabase
-from recollect_server.postgres.session import Runs
+from recollect_server.postgres.database import PostgresDatabase, Runs
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""

@@ -1,4 +1,5 @@
-"""Spaces of a database that are made and deleted, and the receipts of the deleted ones.
+"""Spaces of a database that are made and deleted, the receipts of the deleted ones, and the mark of
+a database that all logs are copied to (see `kernel.log.moves`).
 
 A space is deleted log by log, as others delete a log. The receipt is written first, with the
 numbers of what is there then, and tells the other replicas, which ask for it every second
@@ -18,6 +19,7 @@ from typing import Any
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.log.files import read_file
 from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.log.moves import MoveMark
 from recollect_server.kernel.log.space_removal import SpaceReceipt
 from recollect_server.kernel.log.store import LogNotFound, Version
 from recollect_server.postgres.connections import Connection, first_row
@@ -228,3 +230,26 @@ class PostgresSpaces:
 
     def _rows(self, action: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return fetched(self._database, Kind.CONVERSATION, action, statement, *values)
+
+
+class DatabaseMark:
+    """The mark of a database. Raises LogUnavailable."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    def mark(self) -> MoveMark | None:
+        """Return the mark."""
+        select = "SELECT source, ended FROM recollect.moved_from"
+        rows = fetched(self._database, "shared", "read", select)
+        return MoveMark(*rows[0]) if rows else None
+
+    def set_mark(self, mark: MoveMark) -> None:
+        """Replace the row."""
+        fetched(
+            *(self._database, "shared", "written"),
+            "INSERT INTO recollect.moved_from (source, ended) VALUES (%s, %s)"
+            " ON CONFLICT (alone) DO UPDATE"
+            " SET source = excluded.source, ended = excluded.ended",
+            *(mark.source, mark.ended),
+        )

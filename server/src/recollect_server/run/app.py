@@ -1,6 +1,6 @@
 """The composition root: builds every part from the settings, starts them in order, stops them in
-reverse. `space` composes one open space, `models` chooses the models, `folder` holds the data
-folder.
+reverse, with the background work: a thread or a few for each kind of job, over all open spaces.
+`space` composes one open space, `models` chooses the models, `folder` holds the data folder.
 """
 
 import threading
@@ -14,7 +14,7 @@ import structlog
 
 from recollect_server.access.tokens import Tokens
 from recollect_server.admin.due import DueMarkers
-from recollect_server.admin.verifications import VerificationAdministration
+from recollect_server.admin.spaces import VerificationAdministration
 from recollect_server.contract.admin_service import AdminHandlers
 from recollect_server.contract.answers import Answers
 from recollect_server.contract.handling import Rules
@@ -29,6 +29,8 @@ from recollect_server.kernel.compare.recovery import (
 )
 from recollect_server.kernel.domain.errors import (
     InvalidField,
+    SpaceBeingDeleted,
+    Stopping,
     StorageUnavailable,
 )
 from recollect_server.kernel.domain.live import Holder, Live
@@ -38,9 +40,7 @@ from recollect_server.kernel.format import NewerFormat, mark_format
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.space.locks import LockOrder
 from recollect_server.kernel.space.spaces import Lease, Spaces
-from recollect_server.run.administration import admin_handlers
-from recollect_server.run.background import start_jobs
-from recollect_server.run.callers import Callers, open_callers
+from recollect_server.run.administration import Callers, admin_handlers, open_callers
 from recollect_server.run.folder import (
     NO_MEMORY,
     CannotStart,
@@ -50,8 +50,11 @@ from recollect_server.run.folder import (
     check_address_space,
     is_out_of_memory,
 )
-from recollect_server.run.jobs.due_work import DueWork
+from recollect_server.run.jobs.due_work import Awaited, DueKeeper, DueWork
 from recollect_server.run.jobs.loop import Loop
+from recollect_server.run.jobs.notes import Abbreviator
+from recollect_server.run.jobs.of_space import JOBS, EmbedderJob, FollowerJob, RetentionKeeper
+from recollect_server.run.jobs.rounds import Rounds
 from recollect_server.run.models import model_folder, open_models, writer_of_notes
 from recollect_server.run.pages import (
     Observed,
@@ -344,3 +347,48 @@ def _server_options(live: Live[Settings], tokens: Tokens, telemetry: Telemetry) 
         data_dir=settings.data_dir,
         telemetry=telemetry,
     )
+
+
+_REMOVALS_EVERY = 1.0  # seconds between two looks for spaces that other servers deleted
+_PATIENCE = 2.0  # seconds that such a space may be used on
+
+
+def start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[[], None]]) -> None:
+    settings, stores, due, writer = shared.live.now, shared.stores, shared.due, shared.writer
+    jobs = [
+        it
+        for it in JOBS
+        if not (it is FollowerJob and settings.store == FOLDER)
+        and not (it is EmbedderJob and shared.workers is None)
+    ]
+    # what rules delete is bounded for all spaces together, which two at once could exceed
+    stops += [Rounds(job, spaces, one_at_a_time=job is RetentionKeeper).stop for job in jobs]
+    if settings.store != FOLDER:
+        removals = Loop("space-removals", partial(_follow_removals, stores, spaces, shared.streams))
+        removals.start()
+        stops.append(lambda: removals.stop(spaces.patience()))
+    if writer is not None:
+        slow = settings.abbreviation_timeout.total_seconds() / 2
+        threads = settings.abbreviation_threads
+        stops.append(
+            Abbreviator(spaces, writer.model, shared.clock, threads, slow, shared.telemetry).stop
+        )
+        if writer.condenser is not None:
+            stops.append(writer.condenser.close)  # before the one that waits for its calls
+        log.info("notes_are_taken", by=writer.model.name)
+    stops += (DueKeeper(spaces, due, shared.clock).stop, shared.stopping.set)
+    if settings.store != FOLDER:
+        stops.append(Awaited(stores.awaited, spaces, due, shared.clock).stop)
+
+
+def _follow_removals(stores: Stores, spaces: Spaces[OpenSpace], streams: Streams) -> float:
+    """Remove what other servers deleted; return the seconds until the next look."""
+
+    def close(name: str, remove: Callable[[], None]) -> None:
+        with streams.ended_in(name):
+            spaces.remove(name, _PATIENCE, remove)
+
+    # What cannot be closed or asked for now is tried again.
+    with suppress(StorageUnavailable, SpaceBeingDeleted, Stopping):
+        stores.follow_removals(close)
+    return _REMOVALS_EVERY

@@ -16,13 +16,10 @@ from recollect_server.kernel.log.moves import refusal
 from recollect_server.kernel.log.space_removal import SpaceReceipt
 from recollect_server.kernel.log.store import LogStore
 from recollect_server.postgres.connections import DatabaseBusy, DatabaseRefused, DatabaseUnavailable
-from recollect_server.postgres.database import PostgresDatabase
-from recollect_server.postgres.moves import DatabaseMark
-from recollect_server.postgres.session import Session
-from recollect_server.postgres.spaces import PostgresSpaces
+from recollect_server.postgres.database import PostgresDatabase, Session
+from recollect_server.postgres.spaces import DatabaseMark, PostgresSpaces
 from recollect_server.postgres.store import PostgresStore
-from recollect_server.postgres.token_uses import PostgresTokenUses
-from recollect_server.postgres.tokens import PostgresTokenLedger
+from recollect_server.postgres.tokens import PostgresTokenLedger, PostgresTokenUses
 from recollect_server.run.database_state import DatabaseState
 from recollect_server.run.folder import CannotStart
 from recollect_server.run.jobs.loop import Loop

@@ -26,8 +26,7 @@ from recollect_server.kernel.erase.erasing import (
     finish_deletes,
     lines_as_indexed,
 )
-from recollect_server.kernel.index.derived import Removed
-from recollect_server.kernel.index.stored import Stored
+from recollect_server.kernel.index.derived import Removed, Stored
 from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.store import LogNotFound, Version, has_version
 from recollect_server.kernel.space.events import Deleted, LogsErased

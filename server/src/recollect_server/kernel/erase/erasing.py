@@ -39,10 +39,9 @@ from recollect_server.kernel.domain.conversation import MessagesRedacted
 from recollect_server.kernel.domain.frozen import frozen
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.columns import KnownRequest
-from recollect_server.kernel.index.derived import Erased, Removed
+from recollect_server.kernel.index.derived import Erased, Removed, Stored
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.removal import LONG_MESSAGE, RemovalStep, Text
-from recollect_server.kernel.index.stored import Stored
 from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line, lines_of
 from recollect_server.kernel.log.store import LogNotFound, LogStore, Position, Version

@@ -28,7 +28,7 @@ from recollect_server.kernel.domain.message import Redaction
 from recollect_server.kernel.erase.erasing import finish_redaction, follow_redaction
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.columns import KnownRequest
-from recollect_server.kernel.index.stored import Stored
+from recollect_server.kernel.index.derived import Stored
 from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.lines import (
     Line,

@@ -24,10 +24,10 @@ from recollect_server.kernel.erase.erasing import (
     part_bytes,
 )
 from recollect_server.kernel.failpoints import hit
+from recollect_server.kernel.index.derived import Stored
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.messages import Place, searchable_text
 from recollect_server.kernel.index.removal import Words
-from recollect_server.kernel.index.stored import Stored
 from recollect_server.kernel.log.lines import line_of, messages_of, over
 from recollect_server.kernel.log.store import LogNotFound, LogStore, lines_at
 from recollect_server.kernel.space.events import Unindexed

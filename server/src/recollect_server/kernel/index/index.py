@@ -38,14 +38,13 @@ from recollect_server.kernel.index import requests
 from recollect_server.kernel.index.columns import CONVERSATIONS
 from recollect_server.kernel.index.conversations import ConversationTable, Lengths
 from recollect_server.kernel.index.database import Database
-from recollect_server.kernel.index.derived import Analysis, Derived, Erased, Tables
+from recollect_server.kernel.index.derived import Analysis, Derived, Erased, KindTable, Tables
 from recollect_server.kernel.index.file import seal
 from recollect_server.kernel.index.log import IndexLog
 from recollect_server.kernel.index.messages import MessageTable, row_of, searchable_text
 from recollect_server.kernel.index.migrations import expected_tables
 from recollect_server.kernel.index.removal import WANT_REBUILD, Removal, forget_derived
 from recollect_server.kernel.index.requests import RequestTable
-from recollect_server.kernel.index.stored import KindTable
 from recollect_server.kernel.index.updates import Added, Update
 from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line, contents_of

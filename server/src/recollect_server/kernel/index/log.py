@@ -13,8 +13,8 @@ from recollect_server.kernel.index import updates
 from recollect_server.kernel.index.columns import UpdateRow
 from recollect_server.kernel.index.conversations import ConversationTable
 from recollect_server.kernel.index.database import Database
+from recollect_server.kernel.index.derived import KindTable
 from recollect_server.kernel.index.messages import MessageTable, Place
-from recollect_server.kernel.index.stored import KindTable
 from recollect_server.kernel.log.kinds import Kind
 
 

@@ -33,7 +33,6 @@ from typing import Any, ClassVar, cast
 
 import apsw
 
-from recollect_server.kernel.domain.budget import message_tokens
 from recollect_server.kernel.domain.conversation import Conversation
 from recollect_server.kernel.domain.ids import (
     MAX_LINES,
@@ -42,7 +41,7 @@ from recollect_server.kernel.domain.ids import (
     message_id,
     sequence_of,
 )
-from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.domain.message import Message, message_tokens
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index import requests, updates
 from recollect_server.kernel.index.columns import KnownRequest, UpdateRow, dump_json

@@ -15,9 +15,8 @@ from typing import Any, Protocol, TypeVar
 import httpx2
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from recollect_server.kernel.domain.budget import message_tokens
 from recollect_server.kernel.domain.conversation import ModelUse
-from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.domain.message import Message, message_tokens
 from recollect_server.kernel.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.notes.hosted.circuit_breaker import (
     Backoff,

@@ -18,7 +18,7 @@ from recollect.v1.admin_pb2 import Token, TokenState
 
 from recollect_server.access.principal import CUSTOM, KINDS, Scope
 from recollect_server.access.token import is_token_id, parse, scopes_of
-from recollect_server.contract.access_service import SCOPES, scope_numbers
+from recollect_server.contract.admin_token_service import SCOPES, scope_numbers
 from recollect_server.contract.convert import timestamp
 from recollect_server.kernel.domain.errors import InvalidField, RecollectError, TokenNotFound
 from recollect_server.kernel.domain.time import milliseconds, system_clock, to_text

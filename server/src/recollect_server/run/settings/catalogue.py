@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from recollect_server.kernel.domain.setting import MASK, Setting, ValueType, without_password
 from recollect_server.run.settings import Settings, SettingSource
 from recollect_server.run.settings.environment import environment_name
-from recollect_server.run.settings.values import Bounds, text_of
+from recollect_server.run.settings.values import DurationBounds, text_of
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "server": (
@@ -209,7 +209,7 @@ def _range(declared: FieldInfo) -> tuple[str, str, bool]:
     is_excluded = False
     for rule in declared.metadata:
         match rule:
-            case Bounds():
+            case DurationBounds():
                 least, most = rule.least, rule.most
             case annotated_types.Ge(ge=value):
                 least = value

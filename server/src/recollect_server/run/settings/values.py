@@ -95,7 +95,7 @@ def _none_if_empty(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class DurationBounds:
     """Bounds of a duration. A shorter one would keep a thread at work all the time, or let no call
     end well; for a longer one no thread can wait.
     """
