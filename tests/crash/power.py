@@ -234,7 +234,7 @@ def _problems(life: Life, calls: list[Call], folder: Path) -> list[str]:
     wrong: list[str] = []
     listed = {
         conversation.id: conversation
-        for conversation in life.conversations.page(Filter(), 500, None).conversations
+        for conversation in life.conversations.page(Filter(), 500, None).entries
     }
     for conversation_id, own in by_conversation(calls).items():
         deletes = [call for call in own if call.kind == "delete" and not call.refused]

@@ -33,7 +33,7 @@ def check(life: Path) -> None:
     here = opened(life / "data")
     external = External(CommunicationStore(here.space))
     try:
-        communications = external.page(CommunicationFilter(), 10, None).communications
+        communications = external.page(CommunicationFilter(), 10, None).entries
         stored_texts = {
             it.party: external.history(it.id, 100, None, 1 << 20).messages[::-1]
             for it in communications

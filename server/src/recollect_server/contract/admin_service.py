@@ -26,6 +26,7 @@ from recollect_server.contract.admin_token_service import TokenHandlers
 from recollect_server.contract.convert import CursorSeal, optional_timestamp, page_size, timestamp
 from recollect_server.contract.handling import Call
 from recollect_server.kernel.domain.errors import SpaceNotFound
+from recollect_server.kernel.domain.filters import Page
 from recollect_server.kernel.domain.setting import Setting, SettingChange, SettingList
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.log.kinds import Kind
@@ -100,7 +101,6 @@ class AdminHandlers(TokenHandlers):
     # Spaces ---------------------------------------------------------------------------------------
 
     def ListSpaces(self, request: api.ListSpacesRequest, call: Call) -> api.ListSpacesResponse:
-        size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         names = self._spaces.names(
             lambda name: (
@@ -109,11 +109,10 @@ class AdminHandlers(TokenHandlers):
                 and (after is None or name > after[1])
             )
         )
+        page = Page.of(names, page_size(request.page_size), lambda name: (0, name))
         return api.ListSpacesResponse(
-            spaces=[_space_to(self._spaces.overview(name)) for name in names[:size]],
-            next_page_token=self._seal.page_token(
-                request, (0, names[size - 1]) if len(names) > size else None
-            ),
+            spaces=[_space_to(self._spaces.overview(name)) for name in page.entries],
+            next_page_token=self._seal.page_token(request, page.end()),
         )
 
     def CreateSpace(self, request: api.CreateSpaceRequest, call: Call) -> api.CreateSpaceResponse:
@@ -168,10 +167,10 @@ class AdminHandlers(TokenHandlers):
         is_listed = None if call.principal.is_for_every_space else call.principal.is_for
         before = self._seal.place(request, request.page_token)
         backups = self._backups.listed(is_listed, before, size + 1)
-        following = backups[size - 1].place if len(backups) > size else None
+        page = Page.of(backups, size, lambda it: it.place)
         return api.ListBackupsResponse(
-            backups=map(_backup_to, backups[:size]),
-            next_page_token=self._seal.page_token(request, following),
+            backups=map(_backup_to, page.entries),
+            next_page_token=self._seal.page_token(request, page.end()),
         )
 
     # Jobs -----------------------------------------------------------------------------------------

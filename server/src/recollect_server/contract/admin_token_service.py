@@ -20,6 +20,7 @@ from recollect_server.contract.convert import (
 )
 from recollect_server.contract.handling import Call
 from recollect_server.kernel.domain.errors import InvalidField, TokenNotFound
+from recollect_server.kernel.domain.filters import Page
 from recollect_server.kernel.domain.time import DAY, Clock, to_text
 
 
@@ -63,7 +64,7 @@ class TokenHandlers:
         self._clock = clock
 
     def ListTokens(self, request: api.ListTokensRequest, call: Call) -> api.ListTokensResponse:
-        size, now = page_size(request.page_size), self._clock()
+        now = self._clock()
         before = self._seal.place(request, request.page_token)
         self._tokens.refresh()
         # the order of the ledger: clocks may differ, or stand still
@@ -75,13 +76,10 @@ class TokenHandlers:
             if _is_within_reach(call.principal, token)
             and (request.include_ended or not token.end(now))
         ][::-1]
-        next_page = None
-        if len(listed) > size:
-            number, last = listed[size - 1]
-            next_page = number, last.id
+        page = Page.of(listed, page_size(request.page_size), lambda it: (it[0], it[1].id))
         return api.ListTokensResponse(
-            tokens=[_token_to(token, now) for _, token in listed[:size]],
-            next_page_token=self._seal.page_token(request, next_page),
+            tokens=[_token_to(token, now) for _, token in page.entries],
+            next_page_token=self._seal.page_token(request, page.end()),
         )
 
     def CreateToken(self, request: api.CreateTokenRequest, call: Call) -> api.CreateTokenResponse:
@@ -129,7 +127,6 @@ class TokenHandlers:
     def ListTokenUses(
         self, request: api.ListTokenUsesRequest, call: Call
     ) -> api.ListTokenUsesResponse:
-        size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         if after is not None:
             last = (-after[0], tuple(after[1].replace(_DOT, ".").split("\0")))
@@ -141,13 +138,14 @@ class TokenHandlers:
             for it in self._uses.read(token.id, start, end)
             if after is None or (-it.day, it.group) > last
         ]
-        next_page = None
-        if len(uses) > size:
-            it = uses[size - 1]
-            next_page = it.day, "\0".join(it.group).replace(".", _DOT)
+        page = Page.of(
+            uses,
+            page_size(request.page_size),
+            lambda it: (it.day, "\0".join(it.group).replace(".", _DOT)),
+        )
         return api.ListTokenUsesResponse(
-            uses=map(_use_to, uses[:size]),
-            next_page_token=self._seal.page_token(request, next_page),
+            uses=map(_use_to, page.entries),
+            next_page_token=self._seal.page_token(request, page.end()),
         )
 
     def _reached(self, principal: Principal, token_id: str) -> Token:

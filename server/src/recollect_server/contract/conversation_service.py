@@ -28,7 +28,7 @@ from recollect_server.contract.streams import Streams
 from recollect_server.conversations.service import Conversations
 from recollect_server.kernel.domain.conversation import CALLER, NoteRecord
 from recollect_server.kernel.domain.errors import InvalidField
-from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.filters import Filter, Page
 from recollect_server.kernel.domain.ids import MAX_LINES
 from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.kernel.space.turns import LoadResult, WorkingContext
@@ -171,15 +171,12 @@ class ConversationHandlers:
             page_size(request.page_size),
             self._seal.place(request, request.page_token),
         )
-        failures = self._notes.failures([it.id for it in page.conversations])
-        values = (conversation_to(it, failures.get(it.id, "")) for it in page.conversations)
-        fitting, more = self._answers.fitting(values)
-        last = page.conversations[len(fitting) - 1] if more else None
+        failures = self._notes.failures([it.id for it in page.entries])
+        fitting, following = self._answers.fitting_page(
+            page, lambda it: conversation_to(it, failures.get(it.id, ""))
+        )
         return api.ListResponse(
-            conversations=fitting,
-            next_page_token=self._seal.page_token(
-                request, (last.update_time, last.id) if last else page.next
-            ),
+            conversations=fitting, next_page_token=self._seal.page_token(request, following)
         )
 
     def Load(self, request: api.LoadRequest, call: Call) -> api.LoadResponse:
@@ -344,8 +341,8 @@ class ConversationHandlers:
         place = self._seal.place(request, request.page_token)
         after = place[0] if place else 0
         memories = self._notes.turn_memories(request.conversation_id, after, size + 1)
-        fitting, _ = self._answers.fitting(map(turn_memory_to, memories[:size]))
-        following = (fitting[-1].turn_number, "-") if len(memories) > len(fitting) else None
+        page = Page.of(memories, size, lambda it: (it.turn, "-"))
+        fitting, following = self._answers.fitting_page(page, turn_memory_to)
         return api.ListTurnMemoryResponse(
             turn_memories=fitting, next_page_token=self._seal.page_token(request, following)
         )

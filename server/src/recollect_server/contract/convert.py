@@ -32,6 +32,7 @@ from recollect_server.kernel.domain.conversation import (
     TurnMemory,
 )
 from recollect_server.kernel.domain.errors import InvalidField, InvalidPageToken
+from recollect_server.kernel.domain.filters import PageEnd
 from recollect_server.kernel.domain.message import (
     REDACTED,
     Attachment,
@@ -355,7 +356,6 @@ def escalation_to(escalation: Escalation) -> external_pb.Escalation:
     )
 
 
-PagePlace = tuple[int, str]
 _USUAL, _MOST = 50, 500
 
 
@@ -397,14 +397,14 @@ class CursorSeal:
             raise InvalidField.of("cursor", "is not a cursor that this space gave out")
         return cursor.removeprefix(self._own)
 
-    def page_token(self, request: ProtoMessage, place: PagePlace | None) -> str:
+    def page_token(self, request: ProtoMessage, place: PageEnd | None) -> str:
         """Return the token for the page after a place; empty for none."""
         if place is None:
             return ""
         text = f"{place[0]}.{place[1]}.{self._hash(request, place)}"
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
-    def place(self, request: ProtoMessage, token: str) -> PagePlace | None:
+    def place(self, request: ProtoMessage, token: str) -> PageEnd | None:
         """Return the place that a page token names; None without one. Raises InvalidPageToken."""
         if not token:
             return None
@@ -420,7 +420,7 @@ class CursorSeal:
             raise InvalidPageToken
         return place
 
-    def _hash(self, request: ProtoMessage, place: PagePlace) -> str:
+    def _hash(self, request: ProtoMessage, place: PageEnd) -> str:
         """Return a hash of the space, the request and the place: of the method's name and its
         filters, not of the page size.
         """

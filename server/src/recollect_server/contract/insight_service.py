@@ -27,6 +27,7 @@ from recollect_server.insight.service import (
 )
 from recollect_server.insight.spans import Bucket
 from recollect_server.kernel.domain.errors import InvalidPageToken
+from recollect_server.kernel.domain.filters import Page
 from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.time import TimeZones
 
@@ -119,13 +120,9 @@ class InsightHandlers:
         except ValueError:
             raise InvalidPageToken from None
         topics = self._insight.topics(request.query, size + 1, place)
-        last = topics[size - 1] if len(topics) > size else None
-        answer = api.ListTopicsResponse(
-            next_page_token=self._seal.page_token(
-                request, (last.conversations, last.label.encode().hex()) if last else None
-            )
-        )
-        for it in topics[:size]:
+        page = Page.of(topics, size, lambda it: (it.conversations, it.label.encode().hex()))
+        answer = api.ListTopicsResponse(next_page_token=self._seal.page_token(request, page.end()))
+        for it in page.entries:
             answer.topics.add(
                 label=it.label,
                 conversations=it.conversations,

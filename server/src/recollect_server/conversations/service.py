@@ -4,7 +4,7 @@ joins the turn of its call.
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ from recollect_server.kernel.domain.errors import (
     StorageUnavailable,
     TurnOutOfDate,
 )
-from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.filters import Filter, Page, PageEnd
 from recollect_server.kernel.domain.frozen import frozen
 from recollect_server.kernel.domain.ids import new_ulid
 from recollect_server.kernel.domain.message import Message, Role, reading_order
@@ -168,14 +168,6 @@ class AppendResult:
     duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationPage:
-    """A page of conversations, and the place (update time, id) behind which the next one begins."""
-
-    conversations: list[Conversation]
-    next: tuple[int, str] | None
-
-
 class Conversations:
     """The conversations of a space. Raises the errors of `kernel.domain.errors`; safe to call from
     any thread.
@@ -190,14 +182,11 @@ class Conversations:
     def get(self, conversation_id: str) -> Conversation:
         return self._space.read(conversation_id).conversation
 
-    def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> ConversationPage:
+    def page(self, chosen: Filter, size: int, after: PageEnd | None) -> Page[Conversation]:
         """Return a page of the conversations that match, newest update first."""
         rows = self._space.index.conversations.select(chosen, size + 1, after)
-        more = len(rows) > size
-        rows = rows[:size]
-        last = rows[-1].state if more else None
-        following = (last.update_time, last.id) if last else None
-        return ConversationPage([self._space.current(stored.state) for stored in rows], following)
+        page = Page.of([it.state for it in rows], size, lambda it: (it.update_time, it.id))
+        return replace(page, entries=[self._space.current(it) for it in page.entries])
 
     # Writing --------------------------------------------------------------------------------------
 

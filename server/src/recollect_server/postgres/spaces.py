@@ -148,6 +148,22 @@ class PostgresSpaces:
         rows = self._rows("read", f"SELECT {_RECEIPT} FROM recollect.deleted_spaces ORDER BY id")
         return [SpaceReceipt(name, *map(int, numbers)) for name, *numbers in rows]
 
+    def mark(self) -> MoveMark | None:
+        """Return the mark of the database, if all logs are copied to it."""
+        select = "SELECT source, ended FROM recollect.moved_from"
+        rows = fetched(self._database, "shared", "read", select)
+        return MoveMark(*rows[0]) if rows else None
+
+    def set_mark(self, mark: MoveMark) -> None:
+        """Replace the mark."""
+        fetched(
+            *(self._database, "shared", "written"),
+            "INSERT INTO recollect.moved_from (source, ended) VALUES (%s, %s)"
+            " ON CONFLICT (alone) DO UPDATE"
+            " SET source = excluded.source, ended = excluded.ended",
+            *(mark.source, mark.ended),
+        )
+
     def _finish(self, name: str) -> SpaceReceipt:
         store = PostgresStore(self._database, name, self._data_dir / name)
 
@@ -230,26 +246,3 @@ class PostgresSpaces:
 
     def _rows(self, action: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return fetched(self._database, Kind.CONVERSATION, action, statement, *values)
-
-
-class DatabaseMark:
-    """The mark of a database. Raises LogUnavailable."""
-
-    def __init__(self, database: PostgresDatabase) -> None:
-        self._database = database
-
-    def mark(self) -> MoveMark | None:
-        """Return the mark."""
-        select = "SELECT source, ended FROM recollect.moved_from"
-        rows = fetched(self._database, "shared", "read", select)
-        return MoveMark(*rows[0]) if rows else None
-
-    def set_mark(self, mark: MoveMark) -> None:
-        """Replace the row."""
-        fetched(
-            *(self._database, "shared", "written"),
-            "INSERT INTO recollect.moved_from (source, ended) VALUES (%s, %s)"
-            " ON CONFLICT (alone) DO UPDATE"
-            " SET source = excluded.source, ended = excluded.ended",
-            *(mark.source, mark.ended),
-        )

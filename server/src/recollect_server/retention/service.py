@@ -30,11 +30,10 @@ from recollect_server.kernel.domain.errors import (
     ConversationPinned,
     StorageUnavailable,
 )
-from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.filters import Filter, PageEnd
 from recollect_server.kernel.domain.ids import is_communication_id
 from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.time import Clock
-from recollect_server.kernel.erase.bulk_removal import PageEnd
 from recollect_server.kernel.erase.deletion import DELETE_ANCHORS, KEEP_ANCHORS, NotConfirmed
 from recollect_server.kernel.index.derived import Size
 from recollect_server.kernel.log.codec import NUMBER, TEXT, TIME, Codec, Field

@@ -50,7 +50,7 @@ from recollect_server.run.folder import (
     check_address_space,
     is_out_of_memory,
 )
-from recollect_server.run.jobs.due_work import Awaited, DueKeeper, DueWork
+from recollect_server.run.jobs.due_work import DueKeeper, DueWork, request_awaited
 from recollect_server.run.jobs.loop import Loop
 from recollect_server.run.jobs.notes import Abbreviator
 from recollect_server.run.jobs.of_space import JOBS, EmbedderJob, FollowerJob, RetentionKeeper
@@ -364,9 +364,8 @@ def start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[[
     # what rules delete is bounded for all spaces together, which two at once could exceed
     stops += [Rounds(job, spaces, one_at_a_time=job is RetentionKeeper).stop for job in jobs]
     if settings.store != FOLDER:
-        removals = Loop("space-removals", partial(_follow_removals, stores, spaces, shared.streams))
-        removals.start()
-        stops.append(lambda: removals.stop(spaces.patience()))
+        removals = partial(_follow_removals, stores, spaces, shared.streams)
+        stops.append(_repeated("space-removals", removals, spaces))
     if writer is not None:
         slow = settings.abbreviation_timeout.total_seconds() / 2
         threads = settings.abbreviation_threads
@@ -378,7 +377,17 @@ def start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[[
         log.info("notes_are_taken", by=writer.model.name)
     stops += (DueKeeper(spaces, due, shared.clock).stop, shared.stopping.set)
     if settings.store != FOLDER:
-        stops.append(Awaited(stores.awaited, spaces, due, shared.clock).stop)
+        awaited = partial(request_awaited, stores.awaited, spaces, due, shared.clock)
+        stops.append(_repeated("awaited", awaited, spaces))
+
+
+def _repeated(
+    name: str, look: Callable[[], float], spaces: Spaces[OpenSpace]
+) -> Callable[[], None]:
+    """Begin to look round after round, and return what stops that."""
+    loop = Loop(name, look)
+    loop.start()
+    return lambda: loop.stop(spaces.patience())
 
 
 def _follow_removals(stores: Stores, spaces: Spaces[OpenSpace], streams: Streams) -> float:

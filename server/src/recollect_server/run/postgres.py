@@ -17,7 +17,7 @@ from recollect_server.kernel.log.space_removal import SpaceReceipt
 from recollect_server.kernel.log.store import LogStore
 from recollect_server.postgres.connections import DatabaseBusy, DatabaseRefused, DatabaseUnavailable
 from recollect_server.postgres.database import PostgresDatabase, Session
-from recollect_server.postgres.spaces import DatabaseMark, PostgresSpaces
+from recollect_server.postgres.spaces import PostgresSpaces
 from recollect_server.postgres.store import PostgresStore
 from recollect_server.postgres.tokens import PostgresTokenLedger, PostgresTokenUses
 from recollect_server.run.database_state import DatabaseState
@@ -71,10 +71,10 @@ class PostgresStores:
                 connections=settings.store_connections,
                 prepares=_PREPARES[settings.store_prepared_statements],
             )
-        if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
+        self._spaces = spaces = PostgresSpaces(self._database, self._data_dir)
+        if reason := refusal(spaces, f"the database {settings.store}"):
             self._database.close()
             raise CannotStart(reason)
-        self._spaces = spaces = PostgresSpaces(self._database, self._data_dir)
         self.names, self.receipts = spaces.names, spaces.receipts
         self.make, self.remove = spaces.make, spaces.remove
         self.follow_removals, self.awaited = spaces.follow, spaces.awaited
@@ -180,9 +180,8 @@ class DatabasePlace:
         """Open the database that a flag names, alone. Raises CannotStart."""
         with _refusing(store, flag):
             self._database = PostgresDatabase(store.url, is_alone=True)
-        mark = DatabaseMark(self._database)
-        self.mark, self.set_mark = mark.mark, mark.set_mark
         self._spaces = PostgresSpaces(self._database, Path())
+        self.mark, self.set_mark = self._spaces.mark, self._spaces.set_mark
         self.names, self.is_made = self._spaces.names, self._spaces.is_made
         self._tokens = PostgresTokenLedger(self._database)
         self.tokens, self.close = self._tokens.raw, self._database.close

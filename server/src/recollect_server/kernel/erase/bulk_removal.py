@@ -18,7 +18,7 @@ from recollect_server.kernel.domain.errors import (
     RecollectError,
     StorageUnavailable,
 )
-from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.filters import Filter, PageEnd
 from recollect_server.kernel.domain.ids import is_communication_id
 from recollect_server.kernel.erase.deletion import nobody
 from recollect_server.kernel.erase.erasing import Receipt
@@ -30,9 +30,6 @@ from recollect_server.kernel.space.space import Space
 
 _DELETED_AT_ONCE = 100  # that one query names
 _MAX_LEFT = 1000  # conversations that a receipt names as left
-
-PageEnd = tuple[int, str]
-"""Place of a log among those that match: when it changed last, and its name."""
 
 
 @dataclass(frozen=True, slots=True)

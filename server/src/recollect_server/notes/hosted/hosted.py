@@ -5,17 +5,18 @@ answers into notes. Both official SDKs are built on the same HTTP library and ra
 same names, so one function translates them.
 """
 
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import httpx2
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from recollect_server.kernel.domain.conversation import ModelUse
 from recollect_server.kernel.domain.message import Message, message_tokens
 from recollect_server.kernel.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.notes.hosted.circuit_breaker import (
@@ -36,6 +37,7 @@ from recollect_server.notes.hosted.prompts import (
     summary_system,
     system_of,
 )
+from recollect_server.notes.hosted.spending import Spending
 from recollect_server.notes.notes import MAX_SUMMARY, Notes, WrongNotes, notes_of
 from recollect_server.notes.offline.tools import called_in, parted, with_tools
 from recollect_server.text.topics import is_filler
@@ -49,35 +51,56 @@ _SUMMARY_TRIES = 3  # of a part; notes are tried again much later, summaries are
 _MAY_PASS = {408, 409, 429}  # and every status from 500 on
 
 
-class Endpoint(Protocol):
-    """One model behind one API. Safe to call from any thread."""
+class Endpoint(ABC):
+    """One model behind one API, asked through its SDK. Safe to call from any thread."""
 
-    @property
-    def writer(self) -> str:
-        """The setting that chooses this API: `anthropic` or `openai`."""
+    writer: ClassVar[str]
+    """The setting that chooses this API: `anthropic` or `openai`."""
 
-    @property
-    def model(self) -> str:
+    def __init__(
+        self, model: str, place: str, spending: Spending, timeout: float, part_tokens: int
+    ) -> None:
+        """`place` is the location of the API, for the log; empty: the vendor's own. `timeout` is in
+        seconds, of one try. `part_tokens` of a conversation, estimated, are taken by one call.
+        """
+        self.model = model
         """The model's id at the API."""
+        self.place = place
+        self.part_tokens = part_tokens
+        self.take_use = spending.take_use
+        """Returns what this thread's calls used since it asked last."""
+        self._spending = spending
+        self._timeout = timeout
+        self._client: Any = None
+        self._opening = threading.Lock()  # guards `_client`
 
-    @property
-    def place(self) -> str:
-        """Location of the API, for the log. Empty for the vendor's own."""
-
-    @property
-    def part_tokens(self) -> int:
-        """Estimated tokens of a conversation that one call takes."""
-
+    @abstractmethod
     def ask(self, system: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
         """Return the object that the model wrote, by one try. Raise TryLater, CannotWrite or
         ModelUnavailable.
         """
 
-    def take_use(self) -> ModelUse:
-        """Return what this thread's calls used since it asked last."""
+    @abstractmethod
+    def _open(self, sdk: Any) -> Any:
+        """Return a client of the SDK, made of `_options`."""
+
+    def _opened(self, sdk: Any) -> Any:
+        """Return the client of the SDK, which the first call opens."""
+        with self._opening:
+            self._client = self._client or self._open(sdk)
+            return self._client
+
+    def _options(self, sdk: Any, **of_http: Any) -> dict[str, Any]:
+        """Return the options of a client: its HTTP client, which ends each try in time."""
+        timeout = httpx2.Timeout(self._timeout, connect=min(self._timeout, _CONNECT_SECONDS))
+        http = sdk.DefaultHttpxClient(timeout=timeout, event_hooks=hooks(self._timeout), **of_http)
+        return {"timeout": timeout, "max_retries": 0, "http_client": http}
 
     def close(self) -> None:
         """Close the connections."""
+        with self._opening:
+            if self._client is not None:
+                self._client.close()
 
 
 class HostedModel:
@@ -214,11 +237,6 @@ def calling(sdk: Any, model: str, call: Callable[[], T]) -> T:
     except (sdk.APIError, ValueError, TypeError, AttributeError) as error:
         # The SDKs do not check what they are answered: garbage is noticed where it is looked at.
         raise TryLater(f"the API's answer cannot be read: {type(error).__name__}") from None
-
-
-def timeouts(seconds: float) -> httpx2.Timeout:
-    """Return the timeouts of one read, write or connection attempt."""
-    return httpx2.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
 
 
 def hooks(seconds: float) -> dict[str, list[Callable[..., Any]]]:

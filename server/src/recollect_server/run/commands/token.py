@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -43,38 +43,28 @@ _FLAGS = {
 """Name of the flag, or of the argument, for each field of the contract that has another name."""
 
 
-if TYPE_CHECKING:
-    _DurationType = click.ParamType[timedelta]
-    _LimitType = click.ParamType[tuple[str, float]]
-else:  # before 8.4 click's types take no parameter
-    _DurationType = _LimitType = click.ParamType
+def _duration(
+    ctx: click.Context, param: click.Parameter, value: str | timedelta | None
+) -> timedelta | None:
+    """Return the length of time that an option names; None where it is not given."""
+    try:
+        return duration(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}", ctx, param) from error
 
 
-class _Duration(_DurationType):
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
+def _limits(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, float]:
+    """Return the limits that options name."""
+    limits: dict[str, float] = {}
+    for value in values:
+        key, _, number = value.partition("=")
         try:
-            return duration(str(value))
+            limits[key] = float(number)
         except ValueError as error:
-            self.fail(f"{value!r} {error}", param, ctx)
-
-
-class _Limit(_LimitType):
-    name = "limit"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, float]:
-        key, _, number = str(value).partition("=")
-        try:
-            return key, float(number)
-        except ValueError:
-            self.fail(f"{value!r} is not NAME=NUMBER", param, ctx)
+            raise click.BadParameter(f"{value!r} is not NAME=NUMBER", ctx, param) from error
+    return limits
 
 
 def _with_tokens(
@@ -152,13 +142,13 @@ def token() -> None:
     help=f"of a {CUSTOM} token: {', '.join(sorted(SCOPES.values()))}",
 )
 @click.option(
-    "--expires", type=_Duration(), metavar="DURATION", help="its lifetime, as 90d [for ever]"
+    "--expires", callback=_duration, metavar="DURATION", help="its lifetime, as 90d [for ever]"
 )
 @click.option("--note", default="", metavar="TEXT", help="a note for the list")
 @click.option(
     "--limit",
     "limits",
-    type=_Limit(),
+    callback=_limits,
     multiple=True,
     metavar="NAME=NUMBER",
     help="a limit of its own, in place of the settings'",
@@ -175,7 +165,7 @@ def create(
     scopes: str,
     expires: timedelta | None,
     note: str,
-    limits: tuple[tuple[str, float], ...],
+    limits: dict[str, float],
     as_json: bool,
 ) -> None:
     """Create a token and print it, this once: the server keeps only its hash."""
@@ -188,7 +178,7 @@ def create(
         conversation_id=conversation,
         channel=channel,
         expire_time=_end_of(expires),
-        limits=dict(limits),
+        limits=limits,
         note=note,
     )
     _show_new(tokens.call("CreateToken", request, "token create"), as_json=as_json)
@@ -231,11 +221,11 @@ def revoke(tokens: TokenCommands, *, ids: tuple[str, ...]) -> None:
 @token.command()
 @click.argument("token_id", metavar="ID")
 @click.option(
-    "--expires", type=_Duration(), metavar="DURATION", help="lifetime of the new one [as the old]"
+    "--expires", callback=_duration, metavar="DURATION", help="lifetime of the new one [as the old]"
 )
 @click.option(
     "--overlap",
-    type=_Duration(),
+    callback=_duration,
     default=_OVERLAP,
     show_default="1d",
     metavar="DURATION",
@@ -265,7 +255,7 @@ def rotate(
 @token.command()
 @click.argument("token_id", metavar="ID")
 @click.option(
-    "--since", type=_Duration(), metavar="DURATION", help="only of the last 12h, 7d, … [90 days]"
+    "--since", callback=_duration, metavar="DURATION", help="only of the last 12h, 7d, … [90 days]"
 )
 @_JSON
 @_with_tokens
