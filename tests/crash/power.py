@@ -18,7 +18,7 @@ from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.notes.conversation_notes import ConversationNotes
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.features import FEATURES
 from recollect_server.run.folder import FolderLock
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.domain.live import Live
-from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.order import OrderedChange, OrderedChanges, Part
 from recollect_server.kernel.space.turns import LoadLimits
 from recollect_server.kernel.stream import drafts

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.log.files import Syncs, open_transcript
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.repair import whole_end
 

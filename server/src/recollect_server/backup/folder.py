@@ -33,6 +33,7 @@ from recollect_server.backup.manifest import (
 )
 from recollect_server.backup.names import KeepRule, backup_time, kept
 from recollect_server.kernel.compare.recovery import Progress, no_progress
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.keys import Keyring
 from recollect_server.kernel.format import FORMAT, mark_format
 from recollect_server.kernel.log.files import (
@@ -43,7 +44,6 @@ from recollect_server.kernel.log.files import (
     sync_folder,
 )
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.store import LEDGERS
 

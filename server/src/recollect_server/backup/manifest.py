@@ -15,12 +15,11 @@ import orjson
 from recollect_server.backup import archive
 from recollect_server.backup.copying import change_text, size_and_checksum, size_and_checksum_of
 from recollect_server.kernel.compare.recovery import Progress
-from recollect_server.kernel.domain.ids import is_space_name
+from recollect_server.kernel.domain.ids import Kind, is_space_name
 from recollect_server.kernel.domain.keys import Keyring
 from recollect_server.kernel.format import NewerFormat, check_number
 from recollect_server.kernel.log.files import open_transcript
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 
 MANIFEST = "backup.json"
 ARCHIVE = "backup.encrypted"

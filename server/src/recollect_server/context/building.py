@@ -25,9 +25,14 @@ from recollect_server.context.context import (
 from recollect_server.context.counts import ContextCounts
 from recollect_server.context.fitting import named_once, rendered_within, within_bytes
 from recollect_server.context.following import as_said, asker_of, question_of, unanswered
-from recollect_server.context.inquiry import ContextTask, Inquiry, RecallDial, Weighing
+from recollect_server.context.inquiry import (
+    CallersParts,
+    ContextTask,
+    Inquiry,
+    RecallDial,
+    Weighing,
+)
 from recollect_server.context.own_tiers import Choosing, NewestMessages, Own, OwnTiers
-from recollect_server.context.parts import CallersParts
 from recollect_server.context.profile import UserProfile
 from recollect_server.context.relevance import words_of
 from recollect_server.context.rendering.form import Form

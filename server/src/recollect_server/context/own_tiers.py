@@ -17,7 +17,7 @@ from recollect_server.context.context import (
     cost,
     in_order,
 )
-from recollect_server.context.inquiry import ContextTask, RecallDial, ShownMessages
+from recollect_server.context.inquiry import CallersParts, ContextTask, RecallDial, ShownMessages
 from recollect_server.context.packing import (
     HOT_TURNS,
     WORTH_SHORTENING,
@@ -27,7 +27,6 @@ from recollect_server.context.packing import (
     pack_kept,
     pack_warm,
 )
-from recollect_server.context.parts import CallersParts
 from recollect_server.context.recent_turns import RecentTurns
 from recollect_server.context.rendering.form import Form
 from recollect_server.context.rendering.messages import is_said

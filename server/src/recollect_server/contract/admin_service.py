@@ -27,9 +27,9 @@ from recollect_server.contract.convert import CursorSeal, optional_timestamp, pa
 from recollect_server.contract.handling import Call
 from recollect_server.kernel.domain.errors import SpaceNotFound
 from recollect_server.kernel.domain.filters import Page
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.setting import Setting, SettingChange, SettingList
 from recollect_server.kernel.domain.time import Clock
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.space_removal import SpaceReceipt
 from recollect_server.retention.rule import RetentionRule, Retired, parse_rules
 

@@ -9,8 +9,7 @@ from recollect_server.anchors.log import Anchor
 from recollect_server.anchors.service import Anchors
 from recollect_server.context.building import ContextBuilder
 from recollect_server.context.context import MAX_DROPPED, Budget, Candidate, Context, Packed, Source
-from recollect_server.context.inquiry import RecallDial
-from recollect_server.context.parts import LAST_TURN, CallersParts, ConversationPart
+from recollect_server.context.inquiry import LAST_TURN, CallersParts, ConversationPart, RecallDial
 from recollect_server.context.profile import UserProfile
 from recollect_server.context.rendering import FORMS
 from recollect_server.contract.answers import Answers

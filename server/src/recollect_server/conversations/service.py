@@ -51,7 +51,7 @@ from recollect_server.kernel.space.turns import turns_of
 from recollect_server.notes.table import notes_of
 from recollect_server.people.communication_table import external_of
 from recollect_server.people.routing import Place, place_of
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.text.addresses import EMAIL, normal_address, spellings
 
 _MAX_COPIED = 1000  # messages of a fork, as of any write

@@ -19,13 +19,12 @@ from recollect_server.kernel.domain.errors import (
     InvalidField,
     LogMisplaced,
 )
-from recollect_server.kernel.domain.ids import MAX_LINES, is_communication_id, message_id
+from recollect_server.kernel.domain.ids import MAX_LINES, Kind, is_communication_id, message_id
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.checking import Contents
 from recollect_server.kernel.index.derived import Erased, Stored
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.messages import Place
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import LOST_CHANNEL, Line
 from recollect_server.kernel.log.store import (
     NO_CLAIM,

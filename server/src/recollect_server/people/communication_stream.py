@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from recollect_server.kernel.domain.conversation import MessagesRedacted
 from recollect_server.kernel.domain.errors import DataUnavailable
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.update import Update
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.order import OrderedChange
 from recollect_server.kernel.space.events import Redacting

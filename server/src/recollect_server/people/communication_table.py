@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from recollect_server.kernel.domain.conversation import MessagesRedacted
-from recollect_server.kernel.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
+from recollect_server.kernel.domain.ids import MAX_LINES, SEQUENCE_BITS, Kind, message_id
 from recollect_server.kernel.index import requests, updates
 from recollect_server.kernel.index.columns import (
     Column,
@@ -37,7 +37,6 @@ from recollect_server.kernel.index.messages import Place
 from recollect_server.kernel.index.removal import WordRemoval
 from recollect_server.kernel.index.requests import SeenNames
 from recollect_server.kernel.index.updates import Added, Update
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line, line_of
 from recollect_server.people.communication import (
     Communication,

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
 
-from recollect_server.kernel.log.kinds import Action
+from recollect_server.kernel.domain.ids import Action
 from recollect_server.kernel.log.store import (
     Change,
     Changes,

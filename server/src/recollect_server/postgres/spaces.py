@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.log.files import read_file
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.moves import MoveMark
 from recollect_server.kernel.log.space_removal import SpaceReceipt
 from recollect_server.kernel.log.store import LogNotFound, Version

@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 import apsw
 
 from recollect_server.kernel.domain.conversation import Conversation
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.index.columns import dump_json
 from recollect_server.kernel.index.database import Database
 from recollect_server.kernel.index.requests import SeenNames
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line, Place
 from recollect_server.kernel.log.store import LogStore
 

@@ -32,6 +32,7 @@ from recollect_server.kernel.domain.conversation import (
     TurnMemory,
 )
 from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.message import Message
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index import requests
@@ -46,7 +47,6 @@ from recollect_server.kernel.index.migrations import expected_tables
 from recollect_server.kernel.index.removal import WANT_REBUILD, Removal, forget_derived
 from recollect_server.kernel.index.requests import RequestTable
 from recollect_server.kernel.index.updates import Added, Update
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line, contents_of
 
 

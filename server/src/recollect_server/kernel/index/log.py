@@ -9,13 +9,13 @@ import apsw
 
 from recollect_server.kernel.domain.conversation import Conversation
 from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.index import updates
 from recollect_server.kernel.index.columns import UpdateRow
 from recollect_server.kernel.index.conversations import ConversationTable
 from recollect_server.kernel.index.database import Database
 from recollect_server.kernel.index.derived import KindTable
 from recollect_server.kernel.index.messages import MessageTable, Place
-from recollect_server.kernel.log.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)

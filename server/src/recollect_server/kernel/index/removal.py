@@ -37,6 +37,7 @@ from recollect_server.kernel.domain.conversation import Conversation
 from recollect_server.kernel.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
+    Kind,
     id_range,
     message_id,
     sequence_of,
@@ -51,7 +52,6 @@ from recollect_server.kernel.index.derived import Derived, Erased, Removed, Tabl
 from recollect_server.kernel.index.file import patience
 from recollect_server.kernel.index.gaps import Wiped
 from recollect_server.kernel.index.messages import searchable, searchable_text
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import spoken
 from recollect_server.kernel.log.redaction import ANY_HASH
 

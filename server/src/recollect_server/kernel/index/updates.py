@@ -12,8 +12,8 @@ from typing import Any
 import apsw
 import orjson
 
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.index.columns import UPDATES, UpdateRow
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 
 Update = list[int]  # not a tuple: the last line of a batch is set as it grows

@@ -30,6 +30,7 @@ from recollect_server.kernel.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.domain.last_used import LastUsed
 from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.message import Message, Redaction
@@ -45,7 +46,6 @@ from recollect_server.kernel.domain.update import (
 )
 from recollect_server.kernel.domain.update import Kind as KindOfUpdate
 from recollect_server.kernel.index.index import updates_of
-from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.lines import Entry, Line
 from recollect_server.kernel.log.order import Following, OrderedChange, OrderedChanges, Part
 from recollect_server.kernel.log.store import START, Position

@@ -31,7 +31,6 @@ from recollect_server.run.commands.options import NamedPath, load_settings
 from recollect_server.run.folder import CannotStart
 from recollect_server.run.settings.values import FOLDER, duration
 
-_OVERLAP = timedelta(days=1)
 _FLAGS = {
     "spaces": "space",
     "conversation_id": "conversation",
@@ -43,12 +42,10 @@ _FLAGS = {
 """Name of the flag, or of the argument, for each field of the contract that has another name."""
 
 
-def _duration(
-    ctx: click.Context, param: click.Parameter, value: str | timedelta | None
-) -> timedelta | None:
+def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
     """Return the length of time that an option names; None where it is not given."""
     try:
-        return duration(value) if isinstance(value, str) else value
+        return None if value is None else duration(value)
     except ValueError as error:
         raise click.BadParameter(f"{value!r} {error}", ctx, param) from error
 
@@ -226,7 +223,7 @@ def revoke(tokens: TokenCommands, *, ids: tuple[str, ...]) -> None:
 @click.option(
     "--overlap",
     callback=_duration,
-    default=_OVERLAP,
+    default="1d",
     show_default="1d",
     metavar="DURATION",
     help="how long the old one stays valid",

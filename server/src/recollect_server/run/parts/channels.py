@@ -9,7 +9,7 @@ from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.people.communication_service import External
 from recollect_server.people.identities import Identities
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.parts.opening import Opening
 
 

@@ -11,7 +11,7 @@ from recollect_server.kernel.space.turns import LoadLimits, WorkingContext
 from recollect_server.kernel.stream.live import LiveUpdates
 from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.people.identities import Identities
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.parts.opening import Opening
 
 

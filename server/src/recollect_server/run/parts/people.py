@@ -9,7 +9,7 @@ from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_service import External
 from recollect_server.people.communication_stream import LiveCommunications
 from recollect_server.people.identities import Identities, identity_ledger
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.parts.opening import Opening
 
 
