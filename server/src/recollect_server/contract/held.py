@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Generic, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 import grpc
 import structlog
@@ -46,33 +46,16 @@ def set_end(context: grpc.ServicerContext, status: status_pb2.Status) -> None:
     context.set_trailing_metadata(end.trailing_metadata)
 
 
-class HeldStream(ABC):
-    """An open stream that has something to send now and then."""
+class Scheduled(Protocol):
+    """Protocol of a stream that senders serve. Both flags belong to the senders."""
 
-    __slots__ = ("again", "context", "ending", "over", "principal", "scheduled", "send")
-
-    def __init__(self, call: Call, send: Send) -> None:
-        self.context = call.context
-        self.principal = call.principal
-        self.send = send
-        # both belong to the senders
-        self.scheduled = False
-        """It waits for a thread, or is with one."""
-        self.again = False
-        """There may be more for it than its thread saw."""
-        self.over = False
-        """The call is over, or about to be: nothing is sent any more."""
-        self.ending: status_pb2.Status | None = None
-        """Status that ends the call once nothing is left to send; None while it is open."""
-
-    @abstractmethod
-    def advance(self, send: Callable[[bytes], None]) -> bool:
-        """Send what comes next, and return whether more is left. One thread calls it at a time."""
+    scheduled: bool
+    """It waits for a thread, or is with one."""
+    again: bool
+    """There may be more for it than its thread saw."""
 
     def cancel(self) -> None:
-        """End the call at once; a send that is blocked returns."""
-        self.over = True
-        self.context.cancel()
+        """Cancel a blocked send."""
 
 
 class Sender:
@@ -82,7 +65,7 @@ class Sender:
 
     def __init__(self, sends: threading.Event) -> None:
         """Make one that is with no stream. It sets `sends` when it sends, for the watchdog."""
-        self.stream: HeldStream | None = None
+        self.stream: Scheduled | None = None
         self.since = 0.0  # when the send under way began; 0: none is
         self._sends = sends
 
@@ -107,7 +90,7 @@ class Senders:
 
     def __init__(
         self,
-        pump: Callable[[HeldStream, Sender], bool],
+        pump: Callable[[Scheduled, Sender], bool],
         send_timeout: float,
         *,
         moving: int = 3,
@@ -125,7 +108,7 @@ class Senders:
         guard = threading.RLock()
         self._changed = threading.Condition(guard)
         self._left = threading.Condition(guard)  # a thread has left a stream
-        self._ready: deque[HeldStream] = deque()
+        self._ready: deque[Scheduled] = deque()
         self._senders: set[Sender] = set()
         self._stopping = self._impatient = False
         self._ended = threading.Event()
@@ -133,7 +116,7 @@ class Senders:
         # started with the first stream
         self._watchdog = threading.Thread(target=self._watch, name="stream-watchdog", daemon=True)
 
-    def schedule(self, streams: Iterable[HeldStream]) -> int:
+    def schedule(self, streams: Iterable[Scheduled]) -> int:
         """Queue streams that may have updates, and return the number of queued ones."""
         count = 0
         with self._changed:
@@ -159,7 +142,7 @@ class Senders:
         """Return whether the watchdog sleeps, because nobody sends."""
         return not self._sends.is_set()
 
-    def wait_for(self, is_other: Callable[[HeldStream], bool]) -> None:
+    def wait_for(self, is_other: Callable[[Scheduled], bool]) -> None:
         """Wait until every thread is with a stream that is another, or with none."""
         with self._changed:
             self._left.wait_for(
@@ -203,7 +186,7 @@ class Senders:
                 else:
                     stream.scheduled = False
 
-    def _next(self, sender: Sender) -> HeldStream | None:
+    def _next(self, sender: Sender) -> Scheduled | None:
         """Return the next stream in the queue; None if this thread is no longer needed."""
         with self._changed:
             while not self._ready and not self._stopping and not self._too_many():
@@ -258,6 +241,31 @@ class Senders:
 log = structlog.get_logger("recollect.streams")
 
 _LOOK_SECONDS = 0.05  # between two looks at the streams that a stop waits for
+
+
+class HeldStream(ABC):
+    """An open stream that has something to send now and then."""
+
+    __slots__ = ("again", "context", "ending", "over", "principal", "scheduled", "send")
+
+    def __init__(self, call: Call, send: Send) -> None:
+        self.context = call.context
+        self.principal = call.principal
+        self.send = send
+        self.scheduled = self.again = False
+        self.over = False
+        """The call is over, or about to be: nothing is sent any more."""
+        self.ending: status_pb2.Status | None = None
+        """Status that ends the call once nothing is left to send; None while it is open."""
+
+    @abstractmethod
+    def advance(self, send: Callable[[bytes], None]) -> bool:
+        """Send what comes next, and return whether more is left. One thread calls it at a time."""
+
+    def cancel(self) -> None:
+        """End the call at once; a send that is blocked returns."""
+        self.over = True
+        self.context.cancel()
 
 
 S = TypeVar("S", bound=HeldStream)
@@ -374,7 +382,7 @@ class HeldStreams(Generic[S]):
             self._guard.notify_all()
         self._remove(stream)
 
-    def _pump(self, it: HeldStream, sender: Sender) -> bool:
+    def _pump(self, it: Scheduled, sender: Sender) -> bool:
         stream = cast(S, it)
         if stream.over:
             return False
