@@ -13,9 +13,8 @@ import orjson
 import pytest
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.kernel.domain.message import Message, Role
-from recollect_server.notes.hosted.circuit_breaker import Backoff
 from recollect_server.notes.hosted.claude import AnthropicEndpoint
-from recollect_server.notes.hosted.hosted import HostedModel
+from recollect_server.notes.hosted.hosted import Backoff, HostedModel
 from recollect_server.notes.hosted.spending import Spending, SpendingFile, SpendingLimits
 
 from tests.conftest import MovableClock, RunningServer

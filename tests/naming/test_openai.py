@@ -12,8 +12,7 @@ import pytest
 from recollect import Client
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.notes.hosted import openai_api
-from recollect_server.notes.hosted.circuit_breaker import Backoff
-from recollect_server.notes.hosted.hosted import HostedModel
+from recollect_server.notes.hosted.hosted import Backoff, HostedModel
 from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable
 from recollect_server.notes.hosted.openai_api import OpenAIEndpoint, fitting, is_loopback, object_in
 from recollect_server.notes.hosted.prompts import NOTES_SCHEMA

@@ -6,9 +6,8 @@ from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.telemetry import Telemetry
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.notes.hosted import claude, openai_api
-from recollect_server.notes.hosted.circuit_breaker import Backoff
 from recollect_server.notes.hosted.claude import AnthropicEndpoint
-from recollect_server.notes.hosted.hosted import Endpoint, HostedModel
+from recollect_server.notes.hosted.hosted import Backoff, Endpoint, HostedModel
 from recollect_server.notes.hosted.language_model import ModelUnavailable
 from recollect_server.notes.hosted.openai_api import OpenAIEndpoint
 from recollect_server.notes.hosted.spending import Spending, SpendingFile, SpendingLimits

@@ -57,15 +57,6 @@ def after(connection: apsw.Connection, cursor: int, kind: Kind, limit: int) -> l
     return [_row_of(row) for row in rows]
 
 
-def conversations_between(connection: apsw.Connection, begin: int, end: int) -> list[str]:
-    """Return the existing conversations that changed behind one cursor and up to another."""
-    query = (
-        "SELECT DISTINCT c.id FROM updates u JOIN conversations c USING (number)"
-        " WHERE u.cursor > ? AND u.cursor <= ? AND u.kind = ?"
-    )
-    return [row[0] for row in connection.execute(query, (begin, end, Kind.CONVERSATION))]
-
-
 def last(connection: apsw.Connection) -> int:
     """Return the cursor of the last row."""
     return int(
@@ -136,11 +127,6 @@ def prunable(connection: apsw.Connection, kind: Kind, before: int, most: int) ->
     through = max(by_age, by_number)
     query = f"SELECT 1 FROM {rows} AND cursor <= ? LIMIT 1"
     return through if connection.execute(query, (through,)).get else 0
-
-
-def oldest(connection: apsw.Connection) -> int:
-    """Return the time of the oldest row, in milliseconds; 0 without any."""
-    return int(connection.execute("SELECT time FROM updates ORDER BY cursor LIMIT 1").get or 0)
 
 
 def prune(connection: apsw.Connection, kind: Kind, through: int, limit: int) -> int:

@@ -7,8 +7,7 @@ from typing import Any
 
 import orjson
 
-from recollect_server.notes.hosted.circuit_breaker import TryLater
-from recollect_server.notes.hosted.hosted import Endpoint, calling
+from recollect_server.notes.hosted.hosted import Endpoint, TryLater, calling
 from recollect_server.notes.hosted.language_model import (
     ANTHROPIC_KEY,
     ModelUnavailable,

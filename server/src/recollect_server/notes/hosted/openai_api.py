@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from recollect_server.notes.hosted.circuit_breaker import TryLater
-from recollect_server.notes.hosted.hosted import Endpoint, calling
+from recollect_server.notes.hosted.hosted import Endpoint, TryLater, calling
 from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable, WrongAnswer
 from recollect_server.notes.hosted.spending import Spending
 
