@@ -69,11 +69,11 @@ class Manifest:
 class BackupContents:
     """Contents of a backup in numbers, by its manifest."""
 
-    spaces: tuple[str, ...]
-    conversations: int
-    communications: int
-    bytes: int
-    damaged: int
+    spaces: tuple[str, ...] = ()
+    conversations: int = 0
+    communications: int = 0
+    bytes: int = 0
+    damaged: int = 0
     """Damaged lines that were copied as they were."""
 
 

@@ -292,7 +292,7 @@ def _space_to(it: SpaceOverview) -> admin_pb2.Space:
 def _backup_to(it: ListedBackup) -> admin_pb2.StoredBackup:
     key_id = it.stored.key_id
     problem = "its start is damaged" if key_id == "" else it.problem
-    backup = admin_pb2.StoredBackup(
+    return admin_pb2.StoredBackup(
         name=it.stored.path.name,
         path=str(it.stored.path.absolute()),
         create_time=Timestamp(seconds=int(it.stored.time.timestamp())),
@@ -301,13 +301,11 @@ def _backup_to(it: ListedBackup) -> admin_pb2.StoredBackup:
         key_id=key_id or "",
         bytes=it.bytes,
         problem=problem,
+        spaces=it.contents.spaces,
+        conversations=it.contents.conversations,
+        external_communications=it.contents.communications,
+        damaged_lines=it.contents.damaged,
     )
-    if it.contents is not None:
-        backup.spaces.extend(it.contents.spaces)
-        backup.conversations = it.contents.conversations
-        backup.external_communications = it.contents.communications
-        backup.damaged_lines = it.contents.damaged
-    return backup
 
 
 def _server_to(it: ServerState, spaces: int, open_spaces: int) -> admin_pb2.ServerStats:

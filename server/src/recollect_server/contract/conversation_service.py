@@ -13,6 +13,7 @@ from recollect_server.contract.convert import (
     conversation_to,
     fill_conversation,
     fill_message,
+    fill_with_messages,
     message_from,
     message_to,
     optional_milliseconds,
@@ -102,9 +103,7 @@ class ConversationHandlers:
         answer = api.CreateResponse(
             duplicate=beginning.duplicate, cursor=self._seal.cursor(beginning.cursor)
         )
-        fill_conversation(answer.conversation, beginning.conversation)
-        for message in beginning.messages:
-            fill_message(answer.messages.add(), message)
+        fill_with_messages(answer, beginning.conversation, beginning.messages)
         return answer
 
     def AppendTurn(self, request: api.AppendTurnRequest, call: Call) -> api.AppendTurnResponse:
@@ -124,6 +123,7 @@ class ConversationHandlers:
             cursor=self._seal.cursor(appended.cursor),
             duplicate=appended.duplicate,
         )
+        # written out: an append makes as few calls as it can
         fill_conversation(answer.conversation, appended.conversation)
         for message in appended.messages:
             fill_message(answer.messages.add(), message)
@@ -433,10 +433,7 @@ class ConversationHandlers:
 
 
 def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: LoadResult) -> None:
-    if loaded.conversation is not None:
-        fill_conversation(answer.conversation, loaded.conversation)
-    for message in loaded.turns.messages:
-        fill_message(answer.messages.add(), message)
+    fill_with_messages(answer, loaded.conversation, loaded.turns.messages)
     answer.has_more = loaded.has_more
     answer.compression_summary = loaded.compression_summary
     answer.damaged_lines = loaded.turns.damaged

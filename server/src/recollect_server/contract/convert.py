@@ -261,6 +261,16 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         _copy_set(value.party, conversation.party, _FIELDS_OF_A_PARTY)
 
 
+def fill_with_messages(
+    value: Any, conversation: Conversation | None, messages: Iterable[Message]
+) -> None:
+    """Fill the fields `conversation` (None: leave it unset) and `messages` of an answer."""
+    if conversation is not None:
+        fill_conversation(value.conversation, conversation)
+    for message in messages:
+        fill_message(value.messages.add(), message)
+
+
 def split_to(split: Split) -> conversation_pb2.SplitSuggestion:
     return conversation_pb2.SplitSuggestion(reason=split.reason, titles=split.titles)
 

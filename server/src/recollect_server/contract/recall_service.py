@@ -8,7 +8,7 @@ from recollect.v1 import recall_service_pb2 as api
 from recollect_server.anchors.log import Anchor
 from recollect_server.anchors.service import Anchors
 from recollect_server.context.building import ContextBuilder
-from recollect_server.context.context import MAX_DROPPED, Budget, Candidate, Context, Packed, Source
+from recollect_server.context.context import MAX_DROPPED, Budget, Context, Packed, Source
 from recollect_server.context.inquiry import LAST_TURN, CallersParts, ConversationPart, RecallDial
 from recollect_server.context.profile import UserProfile
 from recollect_server.context.rendering import FORMS
@@ -317,7 +317,17 @@ def context_to(context: Context) -> api.BuildContextResponse:
     )
     for packed, messages in zip(context.tiers, (answer.hot, answer.warm, answer.cold), strict=True):
         for candidate in packed.packed:
-            _fill(messages.add(), candidate)
+            message = messages.add(
+                conversation_id=candidate.conversation_id,
+                tokens=candidate.tokens,
+                relevance=candidate.relevance,
+                reason=candidate.reason,
+                is_excerpt=candidate.is_excerpt,
+                score=candidate.score,
+                is_later=candidate.is_later,
+                is_summary=candidate.is_summary,
+            )
+            fill_message(message.message, candidate.message)
         for it in packed.dropped[:MAX_DROPPED]:
             answer.dropped.add(
                 conversation_id=it.conversation_id,
@@ -356,18 +366,6 @@ def _allocation(packed: Packed) -> context_pb2.TierAllocation:
         packed=len(packed.packed),
         note=note,
     )
-
-
-def _fill(value: context_pb2.ContextMessage, candidate: Candidate) -> None:
-    value.conversation_id = candidate.conversation_id
-    fill_message(value.message, candidate.message)
-    value.tokens = candidate.tokens
-    value.relevance = candidate.relevance
-    value.reason = candidate.reason
-    value.is_excerpt = candidate.is_excerpt
-    value.score = candidate.score
-    value.is_later = candidate.is_later
-    value.is_summary = candidate.is_summary
 
 
 def _source_to(source: Source) -> context_pb2.RecalledSource:
