@@ -181,7 +181,7 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
         value.content = message.content
     else:
         value.content = REDACTED
-        fill_redaction(value.redaction, message.redaction)
+        value.redaction.CopyFrom(redaction_to(message.redaction))
     _set_moment(value.timestamp, message.timestamp)
     _copy_set(value, message, _TEXTS_OF_A_MESSAGE)
     if message.usage is not None:
@@ -202,17 +202,9 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
 
 
 def redaction_to(redaction: Redaction) -> message_pb2.Redaction:
-    value = message_pb2.Redaction()
-    fill_redaction(value, redaction)
-    return value
-
-
-def fill_redaction(value: message_pb2.Redaction, redaction: Redaction) -> None:
-    """Fill an empty redaction inside an answer."""
-    value.by = redaction.by
-    if redaction.time:
-        _set_moment(value.time, redaction.time)
-    value.SetInParent()
+    return message_pb2.Redaction(
+        by=redaction.by, time=timestamp(redaction.time) if redaction.time else None
+    )
 
 
 def conversation_to(

@@ -12,8 +12,8 @@ from recollect_server.contract.convert import (
     escalation_to,
     external_message_to,
     fill_conversation,
-    fill_redaction,
     fill_with_messages,
+    redaction_to,
     timestamp,
     turn_memory_to,
 )
@@ -65,7 +65,7 @@ def encode(seal: CursorSeal, update: domain.Update) -> bytes:
             redacted = value.messages_redacted
             fill_conversation(redacted.conversation, conversation)
             redacted.sequences.extend(sequences)
-            fill_redaction(redacted.redaction, redaction)
+            redacted.redaction.CopyFrom(redaction_to(redaction))
         case Split(reason, titles):
             value.split_suggested.CopyFrom(pb.SplitSuggested(reason=reason, titles=titles))
         case domain.Delta(draft_id, offset, text, done, dropped):
