@@ -3,7 +3,6 @@ of each of their files, and how many damaged lines were copied. It is written la
 without it is not complete.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from recollect_server.kernel.compare.recovery import Progress
 from recollect_server.kernel.domain.ids import Kind, is_space_name
 from recollect_server.kernel.domain.keys import Keyring
 from recollect_server.kernel.format import NewerFormat, check_number
-from recollect_server.kernel.log.files import open_transcript
+from recollect_server.kernel.log.files import read_file
 from recollect_server.kernel.log.folder import FolderStore
 
 MANIFEST = "backup.json"
@@ -105,8 +104,7 @@ def read_contents(source: Path) -> BackupContents:
 
 def _manifest_bytes(source: Path) -> bytes:
     try:
-        with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
-            return file.read()
+        return read_file(source / MANIFEST)
     except FileNotFoundError:
         raise CannotCopy(
             f"{source} has no {MANIFEST}: it is no backup, or not a complete one"

@@ -32,6 +32,7 @@ from recollect_server.kernel.domain.conversation import Conversation
 from recollect_server.kernel.domain.errors import InvalidField
 from recollect_server.kernel.domain.time import DAY
 from recollect_server.kernel.index.database import Database
+from recollect_server.kernel.index.derived import conditions
 from recollect_server.kernel.space.space import Space
 
 
@@ -79,6 +80,7 @@ class HourCount(NamedTuple):
     messages: int
 
 
+_NOTHING = ActivityCounts()
 _LEVELS = {Level.HOUR: 0, Level.DAY: 1}
 
 
@@ -87,8 +89,6 @@ class ActivityTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    # Sums -----------------------------------------------------------------------------------------
 
     def sums(
         self,
@@ -119,8 +119,7 @@ class ActivityTable:
                 query = _sums_of(of, group, chosen=keys is not None, of_channels=bool(channels))
                 for bucket, key, *counters in connection.execute(query, values):
                     activity = ActivityCounts(*map(int, counters))
-                    before = sums.get((bucket, key))
-                    sums[bucket, key] = before.plus(activity) if before else activity
+                    sums[bucket, key] = sums.get((bucket, key), _NOTHING).plus(activity)
         return sums
 
     def busiest(
@@ -180,40 +179,6 @@ class ActivityTable:
                     counts[0] += turns
                     counts[1] += messages
         return [HourCount(*key, *counts) for key, counts in sorted(sums.items())]
-
-    # Lists ----------------------------------------------------------------------------------------
-
-    def facets(self, kind: Facet, limit: int) -> tuple[list[FacetCount], int]:
-        """Return the most common values of a property, and how many there are. An empty one is
-        none.
-        """
-        with self._database.reading() as connection:
-            where = "FROM facets WHERE kind = ? AND value <> ''"
-            rows: list[tuple[str, int]] = connection.execute(
-                f"SELECT value, conversations {where} ORDER BY conversations DESC, value LIMIT ?",
-                (kind.value, limit),
-            ).fetchall()  # type: ignore[assignment]  # the table's types
-            total = connection.execute(f"SELECT count(*) {where}", (kind.value,)).get
-        return [FacetCount(*row) for row in rows], int(total)
-
-    def topics(self, text: str, limit: int, after: tuple[int, str] | None) -> list[TopicCount]:
-        """Return topics whose label contains a text (in lower case), the most common first, behind
-        the place `after` = (conversations, label).
-        """
-        where = "kind = 'topic'"
-        values: list[int | str] = []
-        if text:
-            where += " AND instr(casefold(value), ?) > 0"
-            values.append(text)
-        if after is not None:
-            where += " AND (conversations < ? OR (conversations = ? AND value > ?))"
-            values += [after[0], *after]
-        rows = self._database.rows(
-            "SELECT value, conversations, coalesce((SELECT max(hour) FROM topics_by_hour WHERE topic = value), 0)"
-            f" FROM facets WHERE {where} ORDER BY conversations DESC, value LIMIT ?",
-            (*values, limit),
-        )
-        return [TopicCount(row[0], row[1], row[2]) for row in rows]
 
 
 def _table_of(span: Span, group: Group, *, chosen: bool) -> str:
@@ -358,14 +323,37 @@ class Insight:
         ]
 
     def facets(self, kind: Facet, limit: int) -> tuple[list[FacetCount], int]:
-        """Return the most common values of a property, and how many there are."""
-        return ActivityTable(self._space.index).facets(kind, limit)
+        """Return the most common values of a property, and how many there are. An empty one is
+        none.
+        """
+        with self._space.index.reading() as connection:
+            where = "FROM facets WHERE kind = ? AND value <> ''"
+            rows: list[tuple[str, int]] = connection.execute(
+                f"SELECT value, conversations {where} ORDER BY conversations DESC, value LIMIT ?",
+                (kind.value, limit),
+            ).fetchall()  # type: ignore[assignment]  # the table's types
+            total = connection.execute(f"SELECT count(*) {where}", (kind.value,)).get
+        return [FacetCount(*row) for row in rows], int(total)
 
     def topics(self, text: str, limit: int, after: tuple[int, str] | None) -> list[TopicCount]:
         """Return topics whose label contains a text, the most common first, behind the place
-        `after`.
+        `after` = (conversations, label).
         """
-        return ActivityTable(self._space.index).topics(text.casefold(), limit, after)
+        where, values = conditions(
+            [
+                ("instr(casefold(value), ?) > 0", text.casefold() or None),
+                (
+                    "(conversations < ? OR (conversations = ? AND value > ?))",
+                    after and (after[0], *after),
+                ),
+            ]
+        )
+        rows = self._space.index.rows(
+            "SELECT value, conversations, coalesce((SELECT max(hour) FROM topics_by_hour WHERE topic = value), 0)"
+            f" FROM facets WHERE kind = 'topic' AND {where} ORDER BY conversations DESC, value LIMIT ?",
+            (*values, limit),
+        )
+        return [TopicCount(row[0], row[1], row[2]) for row in rows]
 
     def _days(self, within: Range) -> Span:
         """Return the whole days of a range, in quarters of an hour."""
@@ -400,6 +388,5 @@ class Insight:
 def _totals(sums: dict[tuple[int, str | int], ActivityCounts]) -> dict[str | int, ActivityCounts]:
     totals: dict[str | int, ActivityCounts] = {}
     for (_, key), activity in sums.items():
-        before = totals.get(key)
-        totals[key] = before.plus(activity) if before else activity
+        totals[key] = totals.get(key, _NOTHING).plus(activity)
     return totals
