@@ -141,6 +141,16 @@ class AnchorLedger:
         with self.lock:
             return [line.entry for line in self._lines if line.entry]
 
+    @property
+    def anchors(self) -> list[AnchorSet]:
+        """Return the anchors in it, in order."""
+        with self.lock:
+            return [
+                line.entry.content
+                for line in self._lines
+                if line.entry and isinstance(line.entry.content, AnchorSet)
+            ]
+
     def forgotten(self) -> dict[str, int]:
         """Return up to when what was found for a key does not count, by key."""
         return _forgotten(entry.content for entry in self.entries)
@@ -239,8 +249,7 @@ class AnchorLedger:
             )
 
         with self.lock:
-            contents = [entry.content for entry in self.entries]
-            if not any(isinstance(it, AnchorSet) and is_dropped(it) for it in contents):
+            if not any(map(is_dropped, self.anchors)):
                 return 0
             return self.rewrite(lambda anchor: None if is_dropped(anchor) else anchor)
 

@@ -5,31 +5,14 @@ They are kept in memory and written behind the calls: nothing that is answered w
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 import apsw
+import orjson
 
 from recollect_server.context.context import Context
-from recollect_server.kernel.index.database import Database
 from recollect_server.kernel.index.file import look
 from recollect_server.kernel.space.space import Space
-
-
-class ContextCountTable:
-    """The counts of a space, by name."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(self, counts: Mapping[str, int]) -> None:
-        def job(connection: apsw.Connection, _: int) -> None:
-            connection.executemany(
-                "INSERT INTO tier_hits VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET count = count + ?2",
-                list(counts.items()),
-            )
-
-        self._database.write(job)
 
 
 def counts_of(folder: Path) -> dict[str, int]:
@@ -68,6 +51,12 @@ class ContextCounts:
             with self._guard:
                 counts = +self._waiting
             if counts:
-                ContextCountTable(self._space.index).add(counts)
+                self._space.index.execute(
+                    (
+                        "INSERT INTO tier_hits SELECT key, value FROM json_each(?) WHERE true"
+                        " ON CONFLICT(name) DO UPDATE SET count = count + excluded.count",
+                        (orjson.dumps(counts).decode(),),
+                    )
+                )
                 with self._guard:
                     self._waiting -= counts

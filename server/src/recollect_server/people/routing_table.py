@@ -93,14 +93,13 @@ class Routing:
         keys = list(keys)
         for key in keys:
             self._names.add(key)
-
-        def job(connection: apsw.Connection, _: int) -> None:
-            connection.executemany(
-                "INSERT OR IGNORE INTO forgotten VALUES(?)", ((key,) for key in keys)
-            )
-            connection.execute("INSERT OR REPLACE INTO identity VALUES(?, ?)", (_LEDGER, str(size)))
-
-        self._database.write(job)
+        self._database.execute(
+            (
+                "INSERT OR IGNORE INTO forgotten SELECT value FROM json_each(?)",
+                (orjson.dumps(keys).decode(),),
+            ),
+            ("INSERT OR REPLACE INTO identity VALUES(?, ?)", (_LEDGER, str(size))),
+        )
 
     def forgotten_bytes(self) -> int:
         """Return the number of bytes known of the ledger."""
@@ -110,20 +109,18 @@ class Routing:
 
     def note_limited(self, channel: str, sender: str, refused: int, time: int) -> None:
         """Count messages of a sender that came too fast. The newest senders are kept."""
-
-        def job(connection: apsw.Connection, _: int) -> None:
-            connection.execute(
+        self._database.execute(
+            (
                 "INSERT INTO limited VALUES(?, ?, ?, ?) ON CONFLICT(channel, sender)"
                 " DO UPDATE SET refused = refused + excluded.refused, time = excluded.time",
                 (channel, sender, refused, time),
-            )
-            connection.execute(
+            ),
+            (
                 "DELETE FROM limited WHERE (channel, sender) IN"
                 " (SELECT channel, sender FROM limited ORDER BY time DESC LIMIT -1 OFFSET ?)",
                 (_MAX_LIMITED,),
-            )
-
-        self._database.write(job)
+            ),
+        )
 
 
 def routing_of(index: Index) -> Routing:

@@ -252,7 +252,7 @@ class Index(Database):
 
     def want_rebuild(self, reason: str) -> None:
         """Let the next start make the index anew."""
-        self.write(lambda connection, _: connection.execute(WANT_REBUILD, (reason,)))
+        self.execute((WANT_REBUILD, (reason,)))
 
     def timeline(self) -> str:
         """Return the history of a shared store that the index follows (see
@@ -263,11 +263,7 @@ class Index(Database):
     def note_timeline(self, timeline: str) -> None:
         """Note that the index has nothing that is not in this history."""
         if timeline != self.timeline():
-            self.write(
-                lambda connection, _: connection.execute(
-                    "INSERT OR REPLACE INTO identity VALUES('timeline', ?)", (timeline,)
-                )
-            )
+            self.execute(("INSERT OR REPLACE INTO identity VALUES('timeline', ?)", (timeline,)))
 
     def rest(self) -> None:
         """Take in what is queued, and close and seal the file until it is used again. No call may

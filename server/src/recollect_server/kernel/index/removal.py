@@ -343,10 +343,12 @@ class WordRemoval(ABC):
         query = "SELECT name, value FROM identity WHERE name GLOB ?"
         while own & (marks := dict(self._database.rows(query, (self._purge_of("*"),)))).keys():
             self._merge()
-            self._execute(
-                "DELETE FROM identity WHERE (name, value) IN"
-                " (SELECT value ->> 0, value ->> 1 FROM json_each(?))",
-                dump_json([*marks.items()]),
+            self._database.execute(
+                (
+                    "DELETE FROM identity WHERE (name, value) IN"
+                    " (SELECT value ->> 0, value ->> 1 FROM json_each(?))",
+                    (dump_json([*marks.items()]),),
+                )
             )
 
     def _merge(self) -> None:
@@ -460,9 +462,6 @@ class WordRemoval(ABC):
         connection.execute(
             f"INSERT INTO {self.words}({self.words}, rank) VALUES('secure-delete', 1)"
         )
-
-    def _execute(self, statement: str, *values: object) -> None:
-        self._database.write(lambda connection, _: connection.execute(statement, values))
 
 
 class Removal(WordRemoval):
