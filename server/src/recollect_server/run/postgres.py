@@ -4,7 +4,7 @@ needs the extra `postgres`.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import structlog
@@ -39,10 +39,8 @@ def opened_tokens(store: LogStoreName) -> Iterator[tuple[PostgresTokenLedger, Po
     """
     with _refusing(store, "--store"):
         session = Session(store.url)
-    try:
+    with closing(session):
         yield PostgresTokenLedger(session), PostgresTokenUses(session)
-    finally:
-        session.close()
 
 
 @contextmanager

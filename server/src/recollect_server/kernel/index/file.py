@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -292,12 +292,9 @@ def looking(path: Path) -> Iterator[apsw.Connection]:
     """Yield a connection that only looks, and takes nothing from a server that has the file. Raises
     apsw.Error.
     """
-    connection = connected(path, apsw.SQLITE_OPEN_READONLY)
-    try:
+    with closing(connected(path, apsw.SQLITE_OPEN_READONLY)) as connection:
         connection.set_busy_timeout(_PATIENCE_OUTSIDE)
         yield connection
-    finally:
-        connection.close()
 
 
 @contextmanager
