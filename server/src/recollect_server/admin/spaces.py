@@ -67,6 +67,12 @@ class SpaceStores(Protocol):
         """Return the names of all spaces, in order."""
 
 
+def _check_space(stores: SpaceStores, name: str) -> None:
+    """Raise SpaceNotFound if there is no space of a name."""
+    if not stores.is_space(name):
+        raise SpaceNotFound(name)
+
+
 class SpaceState(Enum):
     OPEN = "open"
     CLOSED = "closed"
@@ -119,8 +125,7 @@ class SpaceAdministration:
 
     def statistics(self, name: str) -> Statistics:
         """Return what a space holds. Raises SpaceNotFound."""
-        if not self._stores.is_space(name):
-            raise SpaceNotFound(name)
+        _check_space(self._stores, name)
         self._settle(name)
         return statistics_of(self._stores.of(name))
 
@@ -148,8 +153,7 @@ class SpaceAdministration:
                 "is the space of calls that name none, which the server keeps: delete its"
                 " conversations",
             )
-        if not self._stores.is_space(name):
-            raise SpaceNotFound(name)
+        _check_space(self._stores, name)
         try:
             with self._without_streams(name):
                 return self._spaces.remove(
@@ -244,8 +248,7 @@ class RetentionAdministration:
         """Return receipts, the newest first: those before a place; and the place of the next page.
         Raises SpaceNotFound, LogUnavailable.
         """
-        if not self._stores.is_space(space):
-            raise SpaceNotFound(space)
+        _check_space(self._stores, space)
         return receipts(self._stores.of(space), before, limit)
 
 
@@ -297,8 +300,7 @@ class VerificationAdministration:
         """Begin a verification of a space; return the one that waits or runs, if there is one.
         Raises SpaceNotFound.
         """
-        if not self._stores.is_space(space):
-            raise SpaceNotFound(space)
+        _check_space(self._stores, space)
         with self._guard:
             newest = self._newest.get(space)
             if newest is not None and newest.ended is None:
@@ -317,8 +319,7 @@ class VerificationAdministration:
         """Return the newest verification of a space; None if there was none. Raises
         SpaceNotFound.
         """
-        if not self._stores.is_space(space):
-            raise SpaceNotFound(space)
+        _check_space(self._stores, space)
         return self._newest.get(space)
 
     def stop(self) -> None:

@@ -287,7 +287,12 @@ class PostgresDatabase:
         """Return the seconds since the oldest transaction began that writes, in any database of the
         cluster; 0 if there is none that this role may see. Raises DatabaseUnavailable.
         """
-        return self.run(lambda connection, _: _horizon_age(connection))
+        query = (
+            "SELECT extract(epoch FROM clock_timestamp() - min(xact_start)) FROM pg_stat_activity"
+            " WHERE backend_xid IS NOT NULL"
+        )
+        (age,) = self.run(lambda connection, _: first_row(connection, query))
+        return max(0.0, float(age or 0.0))
 
     def note_lease(self, space: str, purpose: str, until: float) -> None:
         """Note that this server holds a lease until a time of the monotonic clock."""
@@ -367,15 +372,6 @@ def _last_signs(connection: Connection) -> dict[int, Any]:
         "SELECT number, seen FROM recollect.replicas WHERE seen > now() - interval '30 seconds'"
     )
     return {int(number): moment for number, moment in rows}
-
-
-def _horizon_age(connection: Connection) -> float:
-    (age,) = first_row(
-        connection,
-        "SELECT extract(epoch FROM clock_timestamp() - min(xact_start)) FROM pg_stat_activity"
-        " WHERE backend_xid IS NOT NULL",
-    )
-    return max(0.0, float(age or 0.0))
 
 
 Work: TypeAlias = Callable[[Connection, bool], T]

@@ -223,15 +223,18 @@ def _start(
     stops.append(gate.stop)
     addresses = tuple(server.start())
     lock.publish(addresses)
-    stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
+    seconds_to_stop = settings.shutdown_grace.total_seconds()
+    stops.append(lambda: server.stop(seconds_to_stop))
     pages.health.follow(server.health)
     pages.observed.append(Observed(spaces, streams, server, stores, settings.data_dir))
-    stops.append(pages.observed.clear)
-    # first: a server that stops would wait for open streams, all of its grace
-    stops.append(streams.stop)
-    stops.append(lambda: stores.expect_close(settings.shutdown_grace.total_seconds()))
-    stops.append(lambda: spaces.expect_close(settings.shutdown_grace.total_seconds()))
-    stops.append(server.leave)
+    stops += (
+        pages.observed.clear,
+        # first: a server that stops would wait for open streams, all of its grace
+        streams.stop,
+        lambda: stores.expect_close(seconds_to_stop),
+        lambda: spaces.expect_close(seconds_to_stop),
+        server.leave,
+    )
     return App(
         addresses,
         settings.data_dir,
