@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 from recollect.imports import recall_sets
 from recollect.imports.plans import Event, Plan
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role, estimate_tokens
 from recollect_server.notes.offline.extractive import Extractive
 from recollect_server.recall.model.embedder import Embedder
 from recollect_server.recall.model.weights import look, shipped

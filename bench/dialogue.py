@@ -34,7 +34,7 @@ import structlog
 from recollect import BuiltContext, Client, ContextBudget, ContextFormat
 from recollect.imports import recall_sets
 from recollect.imports.plans import Plan
-from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import estimate_tokens
 from recollect_server.recall.model.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.run import app
 from recollect_server.run.settings import Settings

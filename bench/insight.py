@@ -25,8 +25,7 @@ import apsw
 import numpy as np
 from recollect_server.contract.insight_service import topics_to, usage_to
 from recollect_server.insight.activity import facts_of
-from recollect_server.insight.queries import Facet, Group
-from recollect_server.insight.service import Insight, Range
+from recollect_server.insight.service import Facet, Group, Insight, Range
 from recollect_server.insight.spans import Bucket
 from recollect_server.kernel.domain.conversation import Began, Conversation, TitleAssigned, fold
 from recollect_server.kernel.domain.message import Message, Role, Usage

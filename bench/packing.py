@@ -14,7 +14,7 @@ from pathlib import Path
 from recollect import Client, ContextBudget
 from recollect.imports import recall_sets
 from recollect.imports.plans import Plan
-from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import estimate_tokens
 from recollect_server.kernel.domain.time import DAY
 from recollect_server.run import app
 from recollect_server.run.settings import Settings

@@ -24,7 +24,7 @@ from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.space.projection import Overlay
 from recollect_server.people.routing import Place, mail_number
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.features import FEATURES
 from ulid import ULID
 

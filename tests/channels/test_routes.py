@@ -18,8 +18,7 @@ from recollect_server.kernel.space import projection
 from recollect_server.kernel.space.events import Appended
 from recollect_server.kernel.space.projection import Overlay, Projection
 from recollect_server.people.routing import Place, mail_number
-from recollect_server.people.routing_service import Routes
-from recollect_server.people.routing_table import Routing
+from recollect_server.people.routing_table import Routes, Routing
 from recollect_server.run.features import FEATURES
 from ulid import ULID
 

@@ -14,7 +14,7 @@ from recollect import Client
 from recollect.v1 import context_pb2
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.message_pb2 import ToolCall
-from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import estimate_tokens
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import RunningServer, Start

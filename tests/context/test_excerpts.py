@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recollect_server.context.excerpts import MARK, Passages, excerpt
 from recollect_server.context.relevance import words_of, words_stated
 from recollect_server.context.shortening import head_and_tail
-from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import estimate_tokens
 
 from tests.cases import each
 

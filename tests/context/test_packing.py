@@ -28,8 +28,7 @@ from recollect_server.context.relevance import overlap, words_of
 from recollect_server.context.rendering import FORMS
 from recollect_server.context.rendering.form import Form
 from recollect_server.context.shortening import head_and_tail
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Role, ToolCall
+from recollect_server.kernel.domain.message import Role, ToolCall, estimate_tokens
 from recollect_server.kernel.domain.time import DAY
 from recollect_server.text.languages import says_little, speaks_of_asker
 

@@ -13,14 +13,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
-from recollect_server.anchors.anchor import Anchor
+from recollect_server.anchors.log import Anchor
 from recollect_server.context.context import About, Candidate, Context, Packed, Tier, cost, units
 from recollect_server.context.rendering import FORMS
 from recollect_server.context.rendering.recall_block import recall_block
 from recollect_server.context.rendering.spoken import waiting_calls
 from recollect_server.context.rendering.xml import xml_block
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Attachment, Message, Role, ToolCall
+from recollect_server.kernel.domain.message import (
+    Attachment,
+    Message,
+    Role,
+    ToolCall,
+    estimate_tokens,
+)
 
 from tests.context.conftest import HERE, THERE
 

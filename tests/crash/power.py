@@ -16,9 +16,9 @@ from recollect_server.kernel.domain.conversation import CALLER, NoteRecord, Part
 from recollect_server.kernel.domain.errors import RecollectError
 from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.domain.message import Message, Role
-from recollect_server.kernel.erase.removals import Removals
+from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.notes.conversation_notes import ConversationNotes
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.features import FEATURES
 from recollect_server.run.folder import FolderLock
 
@@ -234,7 +234,7 @@ def _problems(life: Life, calls: list[Call], folder: Path) -> list[str]:
     wrong: list[str] = []
     listed = {
         conversation.id: conversation
-        for conversation in life.conversations.page(Filter(), 500, None).conversations
+        for conversation in life.conversations.page(Filter(), 500, None).entries
     }
     for conversation_id, own in by_conversation(calls).items():
         deletes = [call for call in own if call.kind == "delete" and not call.refused]

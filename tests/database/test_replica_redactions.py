@@ -13,7 +13,7 @@ from recollect_server.kernel.compare import recovery
 from recollect_server.kernel.domain.conversation import ConversationUnindexed
 from recollect_server.kernel.domain.errors import IndexUnavailable
 from recollect_server.kernel.erase.erasing import finish_interrupted
-from recollect_server.kernel.erase.unindexing import take_out_part
+from recollect_server.kernel.erase.redaction import take_out_part
 from recollect_server.kernel.space.conversation_logs import Committed
 from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.space.writes import Writes

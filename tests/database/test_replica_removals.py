@@ -15,10 +15,10 @@ from recollect_server.kernel.compare import comparison
 from recollect_server.kernel.domain.conversation import AnchorSet, ConversationUnindexed
 from recollect_server.kernel.domain.errors import IndexUnavailable
 from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.ids import Kind
+from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.kernel.erase.deletion import DELETE_ANCHORS
-from recollect_server.kernel.erase.removals import Removals
-from recollect_server.kernel.erase.unindexing import bring_back_part, take_out_part
-from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.erase.redaction import bring_back_part, take_out_part
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.store import LogStore, LogUnavailable, Version
 from recollect_server.people import received

@@ -17,9 +17,8 @@ from recollect_server.kernel.domain.conversation import Began
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.log.lines import Entry, encoded
 from recollect_server.kernel.log.store import LogUnavailable
-from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.stream.live import Choice, LiveUpdates
 from recollect_server.kernel.stream.ring import Interest
-from recollect_server.kernel.stream.snapshot import Choice
 from recollect_server.people.communication_stream import LiveCommunications
 from recollect_server.postgres.store import PostgresStore
 from structlog.testing import capture_logs

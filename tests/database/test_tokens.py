@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Unauthenticated
-from recollect_server.access.token_use_file import CallCount, CallGroup, TokenUse
-from recollect_server.access.token_uses import KEPT_DAYS
+from recollect_server.access.token_uses import KEPT_DAYS, CallCount, CallGroup, TokenUse
 from recollect_server.kernel.domain.time import DAY, system_clock
-from recollect_server.postgres.session import Session, T, Work
-from recollect_server.postgres.token_uses import PostgresTokenUses
+from recollect_server.postgres.database import Session, T, Work
+from recollect_server.postgres.tokens import PostgresTokenUses
 
 from tests.conftest import MovableClock, Start
 from tests.postgres import Postgres

@@ -9,8 +9,8 @@ from recollect_server.kernel.domain.time import system_clock
 from recollect_server.kernel.log.folder import FolderStore
 from recollect_server.kernel.space.space import Space
 from recollect_server.people.communication import Trust
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_service import External, Received
-from recollect_server.people.communication_store import CommunicationStore
 from recollect_server.run.features import FEATURES
 
 _SPEC = importlib.util.spec_from_file_location(

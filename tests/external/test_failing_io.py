@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from recollect_server.people.communication import CommunicationFilter, Direction
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_service import External
-from recollect_server.people.communication_store import CommunicationStore
 
 from tests.at_rest import opened, problems
 from tests.faults.conftest import library
@@ -33,7 +33,7 @@ def check(life: Path) -> None:
     here = opened(life / "data")
     external = External(CommunicationStore(here.space))
     try:
-        communications = external.page(CommunicationFilter(), 10, None).communications
+        communications = external.page(CommunicationFilter(), 10, None).entries
         stored_texts = {
             it.party: external.history(it.id, 100, None, 1 << 20).messages[::-1]
             for it in communications

@@ -9,14 +9,14 @@ import grpc
 import pytest
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.update import Update
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.stream.log import NewUpdates, Watcher
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_service import External
-from recollect_server.people.communication_store import CommunicationStore
 from recollect_server.people.communication_stream import LiveCommunications
 
 from tests.at_rest import Opened, opened

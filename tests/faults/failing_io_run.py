@@ -24,11 +24,11 @@ from recollect_server.kernel.domain.conversation import Party
 from recollect_server.kernel.domain.errors import RecollectError
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.domain.time import system_clock
-from recollect_server.kernel.erase.removals import Removals
+from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.kernel.index.migrations import expected_tables
 from recollect_server.kernel.log.folder import FolderStore
 from recollect_server.kernel.space.space import Space
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.features import FEATURES
 
 

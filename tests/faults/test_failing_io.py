@@ -12,7 +12,7 @@ from recollect_server.conversations.service import Conversations
 from recollect_server.kernel.domain.errors import ConversationNotFound
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 
 from tests.at_rest import lines_of, opened, problems
 from tests.faults.lives import EARLY, LATE, SHORT, Case, answers_in, lives

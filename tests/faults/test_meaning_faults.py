@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect_server.kernel.index import checking
 from recollect_server.kernel.index.index import Index
-from recollect_server.recall.embedding.plan import Planner
+from recollect_server.recall.embedding.texts import Planner
 from recollect_server.recall.meaning import Copy, Meaning
 from recollect_server.recall.model.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
 from recollect_server.recall.model.weights import (

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import numpy as np
 from recollect_server.kernel.index.conversations import Outline
+from recollect_server.recall.retrieval import LONG, by_sections
 from recollect_server.recall.search import Sections
-from recollect_server.recall.sections import LONG, by_sections
 from recollect_server.text.ranking import Postings
 
 from tests.fusion.conftest import made

@@ -24,7 +24,7 @@ from recollect_server.kernel.compare.checks import Findings
 from recollect_server.kernel.compare.comparison import Comparison
 from recollect_server.kernel.compare.recovery import no_progress, recover
 from recollect_server.kernel.compare.verification import Interrupted, Verifier
-from recollect_server.kernel.erase.removals import Removals
+from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.kernel.index import file
 from recollect_server.kernel.index.checking import Contents
 from recollect_server.kernel.index.index import Index

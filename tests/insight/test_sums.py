@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recollect_server.insight.activity import COUNTERS, facts_of, slot_of
-from recollect_server.insight.queries import ActivityTable, Group
+from recollect_server.insight.service import ActivityTable, Group
 from recollect_server.insight.spans import (
     HOURS_A_DAY,
     QUARTERS_A_DAY,

@@ -16,13 +16,20 @@ from recollect_server.access.audit import Audit
 from recollect_server.access.audit_file import AuditLog
 from recollect_server.access.limits import Allowances, Limiter
 from recollect_server.access.principal import EVERY_SPACE, Principal
-from recollect_server.access.token_use_file import CallCount, CallGroup, TokenUseFiles
-from recollect_server.access.token_uses import KEPT_DAYS, MAX_GROUPS, OTHERS, TokenUses
+from recollect_server.access.token_uses import (
+    KEPT_DAYS,
+    MAX_GROUPS,
+    OTHERS,
+    CallCount,
+    CallGroup,
+    TokenUseFiles,
+    TokenUses,
+)
 from recollect_server.access.usage_file import UsageFile
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.kernel.domain.time import DAY, system_clock, to_text
 from recollect_server.kernel.log.store import LogUnavailable
-from recollect_server.run.callers import Bookkeeper
+from recollect_server.run.administration import keep_books
 
 from tests.conftest import MovableClock
 from tests.credentials.conftest import Caller, grant
@@ -169,11 +176,13 @@ def test_the_bookkeeper_writes_counts_while_the_server_runs(
     uses = TokenUses(TokenUseFiles(tmp_path), clock)
     limiter = Limiter(clock, Holder(Allowances()), lambda _: {}, UsageFile(tmp_path))
     audit = Audit(AuditLog(tmp_path, 1000, 1), clock)
-    keeper = Bookkeeper(limiter, audit, uses, clock)
+    stops: list[Callable[[], None]] = []
+    loop = keep_books(limiter, audit, uses, clock, stops)
     uses.count(Principal("a" * 12), LIST, is_refused=False)
-    keeper._loop.wake()
+    loop.wake()
     until(lambda: any(tmp_path.glob("token-use.*")))
-    keeper.stop()
+    for stop in reversed(stops):
+        stop()
     [use] = uses.read("a" * 12, 0, clock() + 1)
     assert use.count.admitted == 1
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.erase.erasing import finish_interrupted
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.store import (
     START,
     LogNotFound,

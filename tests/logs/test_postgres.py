@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from recollect_server.checkpoints.service import Checkpoints, Put
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.setting import without_password
 from recollect_server.kernel.domain.time import system_clock
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.store import (
     START,
     LogConflict,

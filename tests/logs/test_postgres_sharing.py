@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from recollect_server.kernel.log.kinds import Action, Kind
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.log.lines import encoded
 from recollect_server.kernel.log.order import Key
 from recollect_server.kernel.log.store import (

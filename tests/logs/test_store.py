@@ -4,8 +4,8 @@
 
 import pytest
 from recollect_server.kernel.domain.conversation import AnchorSet, Began
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.message import Message, Role
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Entry, Line, encoded
 from recollect_server.kernel.log.store import (
     ANCHORS,

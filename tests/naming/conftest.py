@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.kernel.domain.message import Message, Role
-from recollect_server.notes.hosted.circuit_breaker import Backoff
 from recollect_server.notes.hosted.claude import AnthropicEndpoint
-from recollect_server.notes.hosted.hosted import HostedModel
-from recollect_server.notes.hosted.spending import DailySpending, Spending, SpendingLimits
+from recollect_server.notes.hosted.hosted import Backoff, HostedModel
+from recollect_server.notes.hosted.spending import Spending, SpendingFile, SpendingLimits
 
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import connect, transcript
@@ -193,22 +193,9 @@ class Seconds:
         return self.now
 
 
-class Ledger:
-    """Keeps what is spent."""
-
-    def __init__(self) -> None:
-        self.days: dict[str, DailySpending] = {}
-
-    def read(self, day: str) -> DailySpending:
-        return self.days.get(day, DailySpending())
-
-    def write(self, day: str, spent: DailySpending) -> None:
-        self.days[day] = spent
-
-
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger(tmp_path: Path) -> SpendingFile:
+    return SpendingFile(tmp_path)
 
 
 @pytest.fixture
@@ -218,7 +205,7 @@ def seconds() -> Seconds:
 
 @pytest.fixture
 def make(
-    api: Api, ledger: Ledger, clock: MovableClock, seconds: Seconds
+    api: Api, ledger: SpendingFile, clock: MovableClock, seconds: Seconds
 ) -> Iterator[Callable[..., HostedModel]]:
     """Return a function that makes models that use `api` and hardly wait between tries."""
     made: list[HostedModel] = []
@@ -232,9 +219,7 @@ def make(
         *,
         has_outcome: bool = False,
     ) -> HostedModel:
-        spending = Spending(
-            clock, Holder(SpendingLimits(max_calls, max_tokens)), ledger.read, ledger.write
-        )
+        spending = Spending(clock, Holder(SpendingLimits(max_calls, max_tokens)), ledger)
         backoff = Backoff(first=0.01, longest=0.02, tries=tries, failures=2, rest=60)
         made.append(
             HostedModel(

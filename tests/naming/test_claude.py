@@ -16,10 +16,10 @@ from recollect_server.notes.hosted.claude import ALIASES, AnthropicEndpoint
 from recollect_server.notes.hosted.hosted import HostedModel
 from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable
 from recollect_server.notes.hosted.prompts import NOTES_SCHEMA, OUTCOME_SCHEMA, SUMMARY_SCHEMA
-from recollect_server.notes.hosted.spending import Spending, SpendingLimits
+from recollect_server.notes.hosted.spending import Spending, SpendingFile, SpendingLimits
 
 from tests.conftest import MovableClock
-from tests.naming.conftest import NOTES, Answer, Api, Ledger, Seconds, Talk, refused, wrote
+from tests.naming.conftest import NOTES, Answer, Api, Seconds, Talk, refused, wrote
 
 
 def objects_in(schema: object) -> Iterator[dict[str, object]]:
@@ -195,10 +195,8 @@ def test_a_days_budget_of_calls_and_of_tokens_holds_over_a_restart_and_ends_with
 
 
 def test_without_a_key_the_model_says_so(
-    monkeypatch: pytest.MonkeyPatch, clock: MovableClock, ledger: Ledger, api: Api
+    monkeypatch: pytest.MonkeyPatch, clock: MovableClock, ledger: SpendingFile, api: Api
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(ModelUnavailable, match="ANTHROPIC_API_KEY"):
-        AnthropicEndpoint(
-            "haiku", Spending(clock, Holder(SpendingLimits(9, 9)), ledger.read, ledger.write)
-        )
+        AnthropicEndpoint("haiku", Spending(clock, Holder(SpendingLimits(9, 9)), ledger))

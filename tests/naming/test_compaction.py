@@ -2,7 +2,7 @@
 
 import pytest
 from recollect.v1.message_pb2 import ToolCall
-from recollect_server.kernel.domain.budget import estimate_tokens
+from recollect_server.kernel.domain.message import estimate_tokens
 
 from tests.conftest import RunningServer, Start
 from tests.naming.conftest import Answer, Api, wrote

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Message, Role, ToolCall
+from recollect_server.kernel.domain.message import Message, Role, ToolCall, estimate_tokens
 from recollect_server.notes.notes import MAX_SUMMARY
 from recollect_server.notes.offline.extractive import Extractive
 

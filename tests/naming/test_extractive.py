@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Message, Role, ToolCall
+from recollect_server.kernel.domain.message import Message, Role, ToolCall, estimate_tokens
 from recollect_server.notes.notes import (
     MAX_ABBREVIATION,
     MAX_SUMMARY,

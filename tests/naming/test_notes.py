@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.conversation import (
     Abbreviated,
     Began,
@@ -13,7 +12,7 @@ from recollect_server.kernel.domain.conversation import (
     TitleAssigned,
     fold,
 )
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role, estimate_tokens
 from recollect_server.notes.notes import (
     FoundAnchor,
     Notes,

@@ -12,16 +12,15 @@ import pytest
 from recollect import Client
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.notes.hosted import openai_api
-from recollect_server.notes.hosted.circuit_breaker import Backoff
-from recollect_server.notes.hosted.hosted import HostedModel
+from recollect_server.notes.hosted.hosted import Backoff, HostedModel
 from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable
 from recollect_server.notes.hosted.openai_api import OpenAIEndpoint, fitting, is_loopback, object_in
 from recollect_server.notes.hosted.prompts import NOTES_SCHEMA
-from recollect_server.notes.hosted.spending import Spending, SpendingLimits
+from recollect_server.notes.hosted.spending import Spending, SpendingFile, SpendingLimits
 from recollect_server.run.folder import CannotStart
 
 from tests.conftest import MovableClock, Start
-from tests.naming.conftest import MINUTE, NOTES, Ledger, Seconds, Talk, events
+from tests.naming.conftest import MINUTE, NOTES, Seconds, Talk, events
 from tests.server.conftest import Connect
 from tests.waiting import until
 
@@ -99,12 +98,12 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
 
 @pytest.fixture
 def model(
-    local: LocalServer, ledger: Ledger, clock: MovableClock, seconds: Seconds
+    local: LocalServer, ledger: SpendingFile, clock: MovableClock, seconds: Seconds
 ) -> Iterator[HostedModel]:
     budget = SpendingLimits(
         calls=100, tokens=100_000, cost=0.01, input_price=3.0, output_price=15.0
     )
-    spending = Spending(clock, Holder(budget), ledger.read, ledger.write)
+    spending = Spending(clock, Holder(budget), ledger)
     made = HostedModel(
         OpenAIEndpoint(local.url, "llama", spending),
         Backoff(first=0.01, longest=0.02, tries=2),
@@ -115,7 +114,7 @@ def model(
 
 
 def test_a_good_answer_becomes_notes_and_its_cost_is_counted(
-    model: HostedModel, local: LocalServer, talk: Talk, ledger: Ledger
+    model: HostedModel, local: LocalServer, talk: Talk, ledger: SpendingFile
 ) -> None:
     notes = model.write_notes(
         talk("I am Alex. When do we ship?", "On Friday."), "", [("release-plan", 2), ("cooking", 1)]
@@ -131,7 +130,7 @@ def test_a_good_answer_becomes_notes_and_its_cost_is_counted(
     assert request["response_format"]["json_schema"]["schema"] == NOTES_SCHEMA
     assert "release-plan, cooking" in request["messages"][0]["content"]
     assert local.keys == [None]  # without a key none is sent
-    [spent] = ledger.days.values()
+    spent = ledger.last()
     assert (spent.calls, spent.tokens, round(spent.cost, 6)) == (1, 1100, 0.0045)
 
 

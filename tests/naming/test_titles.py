@@ -12,8 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role, estimate_tokens
 from recollect_server.notes.notes import MAX_ABBREVIATION
 from recollect_server.notes.offline.extractive import Extractive
 from recollect_server.notes.offline.sentences import split

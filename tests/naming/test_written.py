@@ -5,18 +5,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Role, ToolCall
+from recollect_server.kernel.domain.message import Role, ToolCall, estimate_tokens
 from recollect_server.notes.hosted.hosted import HostedModel
 from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable, WrongAnswer
-from recollect_server.notes.hosted.spending import DailySpending
+from recollect_server.notes.hosted.spending import SpendingFile
 from recollect_server.notes.notes import MAX_ABBREVIATION, MAX_SUMMARY, FoundAnchor
 
-from tests.naming.conftest import NOTES, Answer, Api, Ledger, Talk, wrote
+from tests.naming.conftest import NOTES, Answer, Api, Talk, wrote
 
 
 def test_a_good_answer_becomes_notes(
-    make: Callable[..., HostedModel], api: Api, talk: Talk, ledger: Ledger
+    make: Callable[..., HostedModel], api: Api, talk: Talk, ledger: SpendingFile
 ) -> None:
     notes = make().write_notes(talk("I am Alex. When do we ship?", "On Friday."), "Earlier notes.")
     assert (notes.abbreviation, notes.title, notes.topics) == (
@@ -31,7 +30,8 @@ def test_a_good_answer_becomes_notes(
     assert "tool_choice" not in request  # the newest models refuse to be forced
     assert "On Friday." in request["messages"][0]["content"]
     assert "Earlier notes." in request["messages"][0]["content"]
-    assert list(ledger.days.values()) == [DailySpending(1, 120)]
+    spent = ledger.last()
+    assert (spent.calls, spent.tokens) == (1, 120)
 
 
 @pytest.mark.parametrize(

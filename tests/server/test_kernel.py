@@ -19,11 +19,9 @@ from recollect_server.kernel.log.store import START
 from recollect_server.kernel.space.conversation_logs import placed
 from recollect_server.kernel.space.features import Features
 from recollect_server.kernel.space.space import Space
-from recollect_server.kernel.space.turns import turns_of
-from recollect_server.kernel.space.working_context import LoadLimits
-from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.space.turns import LoadLimits, turns_of
+from recollect_server.kernel.stream.live import Choice, LiveUpdates
 from recollect_server.kernel.stream.ring import Interest
-from recollect_server.kernel.stream.snapshot import Choice
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service

@@ -327,7 +327,7 @@ def test_without_the_second_model_everything_else_goes_on_until_it_is_there(
         return at[profile]
 
     monkeypatch.setattr("recollect_server.run.models.shipped", moved)
-    monkeypatch.setattr("recollect_server.recall.embedding.plan._RETRY", 0.1)
+    monkeypatch.setattr("recollect_server.recall.embedding.texts._RETRY", 0.1)
     server = start_server(embedder="onnx")
     service = connect(server)
     kyoto = service.conversation_of(ENGLISH[0])

@@ -18,8 +18,8 @@ from recollect.v1.recall_pb2 import DateRange
 from recollect_server.kernel.domain.conversation import opening_of
 from recollect_server.kernel.domain.errors import IndexUnavailable
 from recollect_server.kernel.index import checking as index
-from recollect_server.recall.embedding.plan import Plan
 from recollect_server.recall.embedding.service import Embedding
+from recollect_server.recall.embedding.texts import Plan
 from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.model.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
 from recollect_server.recall.model.weights import look, shipped

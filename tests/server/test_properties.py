@@ -12,7 +12,6 @@ import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recollect_server.kernel.domain.budget import estimate_tokens, newest_turns
 from recollect_server.kernel.domain.conversation import (
     MAX_OPENING,
     Abbreviated,
@@ -25,7 +24,15 @@ from recollect_server.kernel.domain.conversation import (
     opening_of,
 )
 from recollect_server.kernel.domain.ids import is_conversation_id
-from recollect_server.kernel.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.kernel.domain.message import (
+    Attachment,
+    Message,
+    Role,
+    ToolCall,
+    Usage,
+    estimate_tokens,
+    newest_turns,
+)
 from recollect_server.kernel.domain.time import UNLIMITED, from_text, to_text
 from recollect_server.kernel.index.tokenizer import tokens
 from recollect_server.kernel.log.lines import Damaged, Entry, Stamp, decode, encode

@@ -9,7 +9,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect_server.kernel.erase.deletion import Deletions
-from recollect_server.recall.embedding.shared_vectors import SharedVectors
+from recollect_server.recall.embedding.vector_writer import SharedVectors
 from recollect_server.recall.model.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.recall.model.weights import E5, MINILM, Profile, look, shipped
 from recollect_server.recall.word_matches import COMPARED

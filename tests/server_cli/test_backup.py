@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from recollect_server.backup.creation import back_up
+from recollect_server.backup.folder import back_up
 from recollect_server.kernel.domain.keys import new_key
 from recollect_server.kernel.log.folder import FolderStore
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Message
-from recollect_server.backup.creation import back_up
+from recollect_server.backup.folder import back_up
 from recollect_server.backup.manifest import read_manifest
 from recollect_server.backup.restoring import restore
 from recollect_server.kernel.compare.recovery import rebuild, recover

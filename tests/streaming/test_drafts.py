@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.domain.live import Live
-from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.order import OrderedChange, OrderedChanges, Part
-from recollect_server.kernel.space.working_context import LoadLimits
+from recollect_server.kernel.space.turns import LoadLimits
 from recollect_server.kernel.stream import drafts
 from recollect_server.kernel.stream.drafts import Drafts
-from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.stream.live import Choice, LiveUpdates
 from recollect_server.kernel.stream.ring import Interest
-from recollect_server.kernel.stream.snapshot import Choice
 
 from tests.at_rest import opened
 from tests.conftest import MovableClock, RunningServer, Start

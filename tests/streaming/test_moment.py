@@ -10,11 +10,11 @@ from typing import Any
 import apsw
 import pytest
 from recollect_server.kernel.domain.conversation import Began, Conversation, fold
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.updates import Added
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Entry, Line
 from recollect_server.kernel.log.order import Mark
 from recollect_server.kernel.space.space import Space

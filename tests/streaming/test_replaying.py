@@ -7,11 +7,11 @@ from typing import cast
 import apsw
 import pytest
 from recollect_server.kernel.domain.conversation import Began, Conversation, fold
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.index import migrations
 from recollect_server.kernel.index.columns import UpdateRow
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.lines import Entry, Line
 from recollect_server.kernel.log.order import OrderedChange
 from recollect_server.kernel.log.store import LogNotFound, LogStore

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.contract import streams
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.domain.live import Holder
 from recollect_server.kernel.index.file import NAME, remove_files
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.stream import log as update_log

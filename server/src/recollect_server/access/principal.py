@@ -106,6 +106,4 @@ class PermissionDenied(Denied):
 
     def __init__(self, method: str, reason: str, scope: str = "") -> None:
         """`scope` is the missing one; empty if the token has all that the call needs."""
-        super().__init__(f"{method} is not allowed: {reason}")
-        self.method = method
-        self.scope = scope
+        super().__init__(f"{method} is not allowed: {reason}", method=method, scope=scope)

@@ -35,17 +35,19 @@ _REST = 3.0
 lock with the appends, which would take half as long again beside one that never rests.
 """
 
+_UNKNOWN = BackupContents()
+
 
 @dataclass(frozen=True, slots=True)
 class ListedBackup:
     """A backup in the folder, and what can be read of its contents without its key."""
 
     stored: StoredBackup
-    contents: BackupContents | None
-    """None: it is encrypted, not complete, or cannot be read."""
-    bytes: int
+    contents: BackupContents = _UNKNOWN
+    """None of one that is encrypted, not complete, or cannot be read."""
+    bytes: int = 0
     """Bytes of its transcripts; of an encrypted one those of its file."""
-    problem: str
+    problem: str = ""
     """Why its contents cannot be read, in a sentence; empty: they can, or are encrypted."""
 
     @property
@@ -156,24 +158,25 @@ def _listed(
 ) -> Iterator[ListedBackup]:
     for backup in stored:
         # the manifest of one that no page asks for is not read
-        if before is not None and ListedBackup(backup, None, 0, "").place >= before:
+        if before is not None and ListedBackup(backup).place >= before:
             continue
         it = _read(backup)
-        spaces = it.contents.spaces if it.contents else ()
-        if is_listed is None or (spaces and all(map(is_listed, spaces))):
+        if is_listed is None or (it.contents.spaces and all(map(is_listed, it.contents.spaces))):
             yield it
 
 
 def _read(backup: StoredBackup) -> ListedBackup:
     """Return a backup with its contents."""
-    contents, size, problem = None, 0, ""
+    contents, size, problem = _UNKNOWN, 0, ""
     if backup.is_complete:
         last = backup.path / (MANIFEST if backup.key_id is None else ARCHIVE)
         try:
             status = last.lstat()
             if backup.key_id is None:
                 contents = _contents_of(backup.path, status.st_mtime_ns, status.st_size)
-            size = contents.bytes if contents else status.st_size
+                size = contents.bytes
+            else:
+                size = status.st_size
         except (CannotCopy, OSError) as error:
             problem = getattr(error, "strerror", None) or str(error)
     return ListedBackup(backup, contents, size, problem)

@@ -75,10 +75,11 @@ class JobAdministration:
         """Return the jobs of a space. Raises SpaceNotFound."""
         statistics = self._administration.statistics(space_name)
         reports = self._reports(space_name)
-        if reports is None:
-            return [_asleep(name, statistics) for name in _HELP]
         off = {name: JobReport(name=name, is_on=False) for name in _HELP}
-        return [_overview((off | reports)[name], statistics) for name in _HELP]
+        return [
+            _overview((off | (reports or {}))[name], statistics, is_open=reports is not None)
+            for name in _HELP
+        ]
 
     def _reports(self, name: str) -> dict[str, JobReport] | None:
         """Return the reports of an open space by their names; None if it is not open."""
@@ -89,14 +90,16 @@ class JobAdministration:
         return None
 
 
-def _overview(report: JobReport, statistics: Statistics) -> JobOverview:
+def _overview(report: JobReport, statistics: Statistics, *, is_open: bool) -> JobOverview:
     due, failed, failures = _work(report.name, statistics)
     if report.failures:
         failed, failures = len(report.failures), report.failures
     if report.reason:
         failures = (("", report.reason), *failures)
     state = JobState.IDLE
-    if not report.is_on:
+    if not is_open:
+        state = JobState.ASLEEP
+    elif not report.is_on:
         state, due = JobState.OFF, 0
     elif report.reason or failed:
         state = JobState.FAILING
@@ -110,19 +113,6 @@ def _overview(report: JobReport, statistics: Statistics) -> JobOverview:
         failed=failed,
         failures=failures[:MAX_FAILURES],
         ran_at=report.ran_at,
-    )
-
-
-def _asleep(name: str, statistics: Statistics) -> JobOverview:
-    due, failed, failures = _work(name, statistics)
-    return JobOverview(
-        name=name,
-        help=_HELP[name],
-        state=JobState.ASLEEP,
-        due=due,
-        failed=failed,
-        failures=failures,
-        ran_at=None,
     )
 
 

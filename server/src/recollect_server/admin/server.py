@@ -7,20 +7,9 @@ from pathlib import Path
 from recollect_server import __version__
 from recollect_server.access.usage_file import UsageFile
 from recollect_server.kernel.domain.time import DAY, Clock
-from recollect_server.notes.hosted.ledger import SpendingFile
+from recollect_server.notes.hosted.spending import DailySpending, SpendingFile
 
 _MOST_LIMITED = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Cost of the models of notes on the last day that one was called."""
-
-    day: str
-    """As `2026-02-03`; empty: none was ever called."""
-    calls: int = 0
-    tokens: int = 0
-    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +28,8 @@ class ServerState:
     version: str
     started: int
     """Milliseconds since 1970."""
-    spent: Spent
+    spent: DailySpending
+    """On the models of notes, on the last day that one was called."""
     limited: int
     """Tokens and spaces that reached a limit today."""
     most_limited: list[Refused]
@@ -58,9 +48,8 @@ class ServerWatch:
 
     def state(self) -> ServerState:
         self._save()
-        spent = Spent(*self._spending.last())
         today = self._usage.read()
         refused = today.refused.items() if today.day == self._clock() // DAY else ()
         rows = sorted(refused, key=lambda row: -row[1])
         most = [Refused(*key, count) for key, count in rows[:_MOST_LIMITED]]
-        return ServerState(__version__, self._started, spent, len(rows), most)
+        return ServerState(__version__, self._started, self._spending.last(), len(rows), most)

@@ -4,9 +4,9 @@ server runs or not.
 
 from dataclasses import dataclass
 
-from recollect_server.context.counts_table import counts_of
+from recollect_server.context.counts import counts_of
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.index.checking import state_of
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.store import LogStore, Version
 from recollect_server.notes.table import NoteState, note_state_of
 from recollect_server.people.routing_table import Limited, limited_of

@@ -1,4 +1,5 @@
-"""The ledger of anchors: those that callers set, and those kept of conversations that were deleted.
+"""Values of anchors, the current one of each key and those that it replaced; and the ledger of
+anchors: those that callers set, and those kept of conversations that were deleted.
 
 Its lines are those of a transcript. What the writer of notes finds stands in the transcript that it
 was found in, and not here. Unlike other logs the ledger is replaced where something in it is to be
@@ -8,6 +9,7 @@ forgotten, so that the text is nowhere in it any more.
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -27,6 +29,90 @@ from recollect_server.kernel.log.store import (
     Position,
     request_claim,
 )
+
+TENTATIVE = 0.5
+"""Confidence below which a value that was found takes the place of no surer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A lasting fact about the user, as it stands among the others of its key."""
+
+    key: str
+    value: str
+    confidence: float
+    create_time: int
+    conversation_id: str = ""
+    """Conversation of the message that it came from; empty if there is none."""
+    sequence: int = 0
+    superseded_time: int | None = None
+    supersedes: str = ""
+    by_caller: bool = False
+
+
+def history(given: Iterable[AnchorSet]) -> list[Anchor]:
+    """Return what became of the values of one key: the one that holds first, then those it
+    superseded, the last first. An empty value takes back the one that holds: then none does.
+
+    In the order of time each takes the place of the one before it. Two kinds do not, and are
+    superseded from their beginning: a value that was found, where a caller's holds that is surer;
+    and a tentative one that was found, where anything but another tentative one that was found
+    holds, so that a guess overrules neither a model nor a caller. A value that is given
+    again stays what it was: a caller's confidence and source count, of two that were found the
+    higher confidence.
+    """
+    holds: Anchor | None = None
+    past: list[Anchor] = []
+    for each in sorted(given, key=lambda it: (it.time, it.by_caller)):
+        new = Anchor(
+            each.key,
+            each.value,
+            each.confidence,
+            each.time,
+            each.conversation_id,
+            each.sequence,
+            by_caller=each.by_caller,
+        )
+        if not new.value:
+            if holds and _supersedes(new, holds):
+                past.append(replace(holds, superseded_time=new.create_time))
+                holds = None
+        elif holds is None:
+            holds = new
+        elif new.value == holds.value:
+            holds = _again(holds, new)
+        elif _supersedes(new, holds):
+            past.append(replace(holds, superseded_time=new.create_time))
+            holds = replace(new, supersedes=holds.value)
+        else:
+            past.append(replace(new, superseded_time=new.create_time))
+    return [*([holds] if holds else []), *reversed(past)]
+
+
+def _supersedes(new: Anchor, holds: Anchor) -> bool:
+    if new.by_caller:
+        return True
+    if new.confidence < TENTATIVE:
+        return holds.confidence < TENTATIVE and not holds.by_caller
+    return not holds.by_caller or new.confidence >= holds.confidence
+
+
+def _again(holds: Anchor, new: Anchor) -> Anchor:
+    if new.by_caller:
+        source = new if new.conversation_id else holds
+        return replace(
+            holds,
+            confidence=new.confidence,
+            conversation_id=source.conversation_id,
+            sequence=source.sequence,
+            by_caller=True,
+        )
+    return (
+        holds
+        if holds.by_caller
+        else replace(holds, confidence=max(holds.confidence, new.confidence))
+    )
+
 
 log = structlog.get_logger("recollect.anchors")
 
@@ -54,6 +140,16 @@ class AnchorLedger:
         """Return what its lines say, in order."""
         with self.lock:
             return [line.entry for line in self._lines if line.entry]
+
+    @property
+    def anchors(self) -> list[AnchorSet]:
+        """Return the anchors in it, in order."""
+        with self.lock:
+            return [
+                line.entry.content
+                for line in self._lines
+                if line.entry and isinstance(line.entry.content, AnchorSet)
+            ]
 
     def forgotten(self) -> dict[str, int]:
         """Return up to when what was found for a key does not count, by key."""
@@ -153,8 +249,7 @@ class AnchorLedger:
             )
 
         with self.lock:
-            contents = [entry.content for entry in self.entries]
-            if not any(isinstance(it, AnchorSet) and is_dropped(it) for it in contents):
+            if not any(map(is_dropped, self.anchors)):
                 return 0
             return self.rewrite(lambda anchor: None if is_dropped(anchor) else anchor)
 

@@ -1,7 +1,7 @@
 """Anchors: lasting facts about the user, from callers and from the writer of notes.
 
 What is found stands in the transcript that it was found in, what a caller sets in the file of
-anchors; `anchors.anchor` says which value of a key holds. What is found is read from the index,
+anchors; `anchors.log` says which value of a key holds. What is found is read from the index,
 which learns it from the transcripts.
 """
 
@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from recollect_server.anchors.anchor import Anchor, history
-from recollect_server.anchors.log import AnchorLedger
+from recollect_server.anchors.log import Anchor, AnchorLedger, history
 from recollect_server.anchors.table import AnchorTable
 from recollect_server.kernel.compare.checks import Checker, Findings, again, shown
 from recollect_server.kernel.domain.conversation import AnchorForgotten, AnchorSet
@@ -28,7 +27,7 @@ from recollect_server.kernel.erase.deletion import DELETE_ANCHORS, KEEP_ANCHORS
 from recollect_server.kernel.erase.erasing import DeletedLog, Participant
 from recollect_server.kernel.index.derived import Removed
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.lines import Entry, Stamp, contents_of
+from recollect_server.kernel.log.lines import Entry, contents_of
 from recollect_server.kernel.log.store import (
     ANCHORS,
     LogConflict,
@@ -44,7 +43,7 @@ from recollect_server.kernel.space.events import (
     LogsErased,
     Redacted,
 )
-from recollect_server.kernel.space.logs import RequestKey
+from recollect_server.kernel.space.logs import RequestKey, entries_of
 from recollect_server.kernel.space.requests import key_of
 from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.space.turns import message_at
@@ -86,7 +85,7 @@ class KeptAnchors(Participant):
             return
         ledger = self.ledger
         with ledger.lock:
-            there = {entry.content for entry in ledger.entries}
+            there = set(ledger.anchors)
             own = self._set_from(conversation_id)
             extracted = self._extracted(index, conversation_id, number)
             if not own and not extracted:
@@ -125,12 +124,7 @@ class KeptAnchors(Participant):
 
     def _set_from(self, conversation_id: str) -> list[AnchorSet]:
         """Return the anchors that callers set from a conversation."""
-        contents = (entry.content for entry in self.ledger.entries)
-        return [
-            it
-            for it in contents
-            if isinstance(it, AnchorSet) and it.conversation_id == conversation_id
-        ]
+        return [it for it in self.ledger.anchors if it.conversation_id == conversation_id]
 
     def _extracted(self, index: Index, conversation_id: str, number: int | None) -> list[AnchorSet]:
         """Return the anchors found in a conversation, without their message.
@@ -224,12 +218,7 @@ class Anchors:
                 return self._holding[1]
             except IndexUnavailable as error:
                 doubt = str(error)
-        with self._file.lock:
-            sets = [
-                entry.content
-                for entry in self._file.entries
-                if isinstance(entry.content, AnchorSet)
-            ]
+        sets = self._file.anchors
         by_key = {
             anchor.key: history(it for it in sets if it.key == anchor.key)[0] for anchor in sets
         }
@@ -306,16 +295,15 @@ class Anchors:
         """Record, durably on return, that what was found for a key until now does not count."""
         with self._space.exclusive(request=request.id if request else key), self._file.lock:
             if not self.is_done(request):
-                stamp = Stamp(request.id, request.hash) if request else Stamp()
-                self._file.append(Entry(AnchorForgotten(key, self._space.clock()), stamp))
+                content = AnchorForgotten(key, self._space.clock())
+                self._file.append(*entries_of([content], request))
 
     # Inside ---------------------------------------------------------------------------------------
 
     def _added(self, content: AnchorSet, request: RequestKey | None) -> Anchor:
         """Append an anchor, and return the one of its key that holds then."""
-        stamp = Stamp(request.id, request.hash) if request else Stamp()
         with self._file.lock:  # so that nobody forgets it before it is answered
-            self._file.append(Entry(content, stamp))
+            self._file.append(*entries_of([content], request))
             return self._histories(content.key)[content.key][0]
 
     def _time(self, key: str) -> int:
@@ -329,15 +317,16 @@ class Anchors:
             if isinstance(content, AnchorSet | AnchorForgotten) and content.key == key:
                 requests += content.requests if isinstance(content, AnchorForgotten) else ()
                 requests += [entry.stamp.request_id] if entry.stamp.request_id else []
-        stamp = Stamp(request.id, request.hash) if request else Stamp()
-        mark = Entry(AnchorForgotten(key, time, tuple(requests[-_MAX_REQUESTS:])), stamp)
+        mark = AnchorForgotten(key, time, tuple(requests[-_MAX_REQUESTS:]))
         try:
             # Once: if another process set one meanwhile, the mark lacks its request.
             self._file.rewrite(
-                lambda anchor: None if anchor.key == key else anchor, [mark], tries=1
+                lambda anchor: None if anchor.key == key else anchor,
+                entries_of([mark], request),
+                tries=1,
             )
         except LogConflict:
-            if mark.content not in [entry.content for entry in self._file.entries]:
+            if mark not in [entry.content for entry in self._file.entries]:
                 raise  # else it was done, and the answer of the store was lost
 
     def _known(self, request: RequestKey) -> Entry | None:
@@ -374,16 +363,12 @@ class Anchors:
         """
         given: defaultdict[str, list[AnchorSet]] = defaultdict(list)
         with self._file.lock:
-            entries = self._file.entries
+            anchors = self._file.anchors
             forgotten = self._file.forgotten()
         for anchor in AnchorTable(self._space.index).found(key, until):
             if anchor.time > forgotten.get(anchor.key, -1):
                 given[anchor.key].append(anchor)
-        for entry in entries:
-            if (
-                isinstance(entry.content, AnchorSet)
-                and key in ("", entry.content.key)
-                and (until is None or entry.content.time <= until)
-            ):
-                given[entry.content.key].append(entry.content)
+        for anchor in anchors:
+            if key in ("", anchor.key) and (until is None or anchor.time <= until):
+                given[anchor.key].append(anchor)
         return given

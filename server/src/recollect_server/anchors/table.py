@@ -59,11 +59,7 @@ class AnchorTable:
 
     def forget(self, key: str, until: int) -> None:
         """Remove the anchors that were found for a key up to a time."""
-        self._database.write(
-            lambda connection, _: connection.execute(
-                "DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until)
-            )
-        )
+        self._database.execute(("DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until)))
 
 
 def _rows(lines: list[Line]) -> list[tuple[int, str, str, float, int, int]]:

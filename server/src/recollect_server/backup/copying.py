@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from recollect_server.kernel.log.files import Syncs, open_transcript
-from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.domain.ids import Kind
+from recollect_server.kernel.log.files import Syncs, open_transcript, opened
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.repair import whole_end
 
@@ -34,8 +34,7 @@ def copy_log(
     It is durable, but for its name, when this returns, or when `syncs` is left. Its damaged lines
     are added to `damages`.
     """
-    reading = open_transcript(source, os.O_RDONLY)
-    try:
+    with opened(source) as reading:
         writing = open_transcript(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             size, left, checksum = 0, os.fstat(reading).st_size, 0
@@ -61,8 +60,6 @@ def copy_log(
             os.close(writing)
         else:
             syncs.sync(writing)
-    finally:
-        os.close(reading)
     return whole, checksum
 
 

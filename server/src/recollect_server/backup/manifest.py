@@ -3,7 +3,6 @@ of each of their files, and how many damaged lines were copied. It is written la
 without it is not complete.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,12 +14,11 @@ import orjson
 from recollect_server.backup import archive
 from recollect_server.backup.copying import change_text, size_and_checksum, size_and_checksum_of
 from recollect_server.kernel.compare.recovery import Progress
-from recollect_server.kernel.domain.ids import is_space_name
+from recollect_server.kernel.domain.ids import Kind, is_space_name
 from recollect_server.kernel.domain.keys import Keyring
 from recollect_server.kernel.format import NewerFormat, check_number
-from recollect_server.kernel.log.files import open_transcript
+from recollect_server.kernel.log.files import read_file
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 
 MANIFEST = "backup.json"
 ARCHIVE = "backup.encrypted"
@@ -70,11 +68,11 @@ class Manifest:
 class BackupContents:
     """Contents of a backup in numbers, by its manifest."""
 
-    spaces: tuple[str, ...]
-    conversations: int
-    communications: int
-    bytes: int
-    damaged: int
+    spaces: tuple[str, ...] = ()
+    conversations: int = 0
+    communications: int = 0
+    bytes: int = 0
+    damaged: int = 0
     """Damaged lines that were copied as they were."""
 
 
@@ -106,8 +104,7 @@ def read_contents(source: Path) -> BackupContents:
 
 def _manifest_bytes(source: Path) -> bytes:
     try:
-        with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
-            return file.read()
+        return read_file(source / MANIFEST)
     except FileNotFoundError:
         raise CannotCopy(
             f"{source} has no {MANIFEST}: it is no backup, or not a complete one"

@@ -19,9 +19,9 @@ from typing import Protocol, TypeVar
 
 from recollect_server.backup.manifest import CannotCopy
 from recollect_server.kernel.compare.recovery import Progress
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.time import Clock, to_text
 from recollect_server.kernel.failpoints import hit
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.moves import Marked, MoveMark
 from recollect_server.kernel.log.store import LEDGERS, LogNotFound, LogStore, Position, Version
 

@@ -16,12 +16,12 @@ from recollect_server.backup import archive
 from recollect_server.backup.copying import CHUNK, Copied, change_text, copy_log, damage_texts
 from recollect_server.backup.manifest import ARCHIVE, Backup, CannotCopy, archive_errors
 from recollect_server.kernel.compare.recovery import Progress
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.keys import Keyring
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.format import mark_format
 from recollect_server.kernel.log.files import Syncs, make_folder, open_transcript, sync_folder
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.moves import RestoreMark, restore_mark, set_restore_mark
 from recollect_server.kernel.log.store import LEDGERS

@@ -37,8 +37,8 @@ from recollect_server.kernel.domain.ids import new_ulid
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.domain.time import to_text
 from recollect_server.kernel.domain.wording import counted
+from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.kernel.erase.deletion import DELETE_ANCHORS
-from recollect_server.kernel.erase.removals import Removals
 from recollect_server.kernel.log.store import NO_CLAIM, Claim
 from recollect_server.kernel.space.conversation_logs import ConversationState
 from recollect_server.kernel.space.logs import RequestKey

@@ -68,8 +68,7 @@ from recollect_server.people.routing import (
     provenance_of,
     with_group_name,
 )
-from recollect_server.people.routing_service import Routes
-from recollect_server.people.routing_table import routing_of
+from recollect_server.people.routing_table import Routes, routing_of
 from recollect_server.text.addresses import EMAIL, OWNERS_ALONE, WEB, normal_address, spellings
 
 log = structlog.get_logger("recollect.channels")

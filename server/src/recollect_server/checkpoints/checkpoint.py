@@ -1,5 +1,5 @@
-"""A thread: records of an agent's program, each a key with a value, and everything that can happen
-to it.
+"""A thread: records of an agent's program, each a key with a value, everything that can happen to
+it, and its lines.
 
 Its log is a list of entries. Neither conversations nor communications know them, so that nothing of
 a thread is searched, embedded or listed with what was said (see `kernel.log.entries`).
@@ -10,6 +10,9 @@ import hashlib
 from ulid import ULID
 
 from recollect_server.kernel.domain.frozen import frozen
+from recollect_server.kernel.domain.ids import is_thread_log
+from recollect_server.kernel.log.codec import BYTES, TEXT, TEXTS, TIME, Codec, Field
+from recollect_server.kernel.log.entries import Vocabulary
 
 
 @frozen
@@ -44,3 +47,30 @@ def log_of(thread_id: str) -> str:
     is needed to find it.
     """
     return f"thread-{ULID(hashlib.sha256(thread_id.encode()).digest()[:16])}"
+
+
+THREADS = Vocabulary(
+    is_thread_log,
+    ThreadBegan,
+    lambda it: log_of(it.thread_id),
+    (
+        Codec(
+            ThreadBegan,
+            Field("id", TEXT, "thread_id"),
+            Field("created", TIME, "time"),
+            head={"type": "thread"},
+        ),
+        Codec(
+            RecordPut,
+            Field("key", TEXT),
+            Field("value", BYTES),
+            head={"type": "record"},
+        ),
+        Codec(
+            RecordsRemoved,
+            Field("timestamp", TIME, "time"),
+            Field("requests", TEXTS, default=()),
+            head={"type": "records_removed"},
+        ),
+    ),
+)

@@ -19,9 +19,9 @@ import structlog
 from recollect_server.checkpoints.checkpoint import RecordPut, RecordsRemoved, ThreadBegan, log_of
 from recollect_server.kernel.compare.checks import Checker, Findings, again
 from recollect_server.kernel.domain.errors import LogMisplaced, RequestIdReused, StorageUnavailable
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.failpoints import hit
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Entry, Line, Place, Stamp, encoded, misplacement
 from recollect_server.kernel.log.store import (
     START,

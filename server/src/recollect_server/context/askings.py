@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.context.relevance import words_of
-from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.errors import StorageUnavailable
 from recollect_server.kernel.domain.filters import SearchScope
 from recollect_server.kernel.domain.ids import message_id
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role, estimate_tokens
 from recollect_server.kernel.index.messages import Place
 from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.space.turns import read_several

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from operator import attrgetter
 
-from recollect_server.anchors.anchor import Anchor
+from recollect_server.anchors.log import Anchor
 from recollect_server.anchors.service import Anchors
 from recollect_server.context import recalled
 from recollect_server.context.context import (
@@ -26,17 +26,22 @@ from recollect_server.context.context import (
 from recollect_server.context.counts import ContextCounts
 from recollect_server.context.fitting import named_once, rendered_within, within_bytes
 from recollect_server.context.following import as_said, asker_of, question_of, unanswered
-from recollect_server.context.inquiry import ContextTask, Inquiry, RecallDial, Weighing
+from recollect_server.context.inquiry import (
+    CallersParts,
+    ContextTask,
+    Inquiry,
+    RecallDial,
+    Weighing,
+)
 from recollect_server.context.own_tiers import Choosing, NewestMessages, Own, OwnTiers
-from recollect_server.context.parts import CallersParts
 from recollect_server.context.profile import UserProfile
 from recollect_server.context.relevance import by_occasion, words_of
 from recollect_server.context.rendering.form import Form
 from recollect_server.context.rendering.messages import is_said
-from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.conversation import NO_SPLIT
 from recollect_server.kernel.domain.errors import DataUnavailable, DeadlineExceeded, InvalidField
 from recollect_server.kernel.domain.live import Live
+from recollect_server.kernel.domain.message import estimate_tokens
 from recollect_server.kernel.domain.telemetry import Count
 from recollect_server.kernel.domain.time import UNLIMITED, Deadline
 from recollect_server.kernel.space.conversation_logs import ConversationState

@@ -8,10 +8,15 @@ from enum import IntEnum
 from functools import cached_property
 from operator import attrgetter
 
-from recollect_server.anchors.anchor import Anchor
-from recollect_server.kernel.domain.budget import estimate_tokens, message_tokens
+from recollect_server.anchors.log import Anchor
 from recollect_server.kernel.domain.conversation import NO_SPLIT, Split
-from recollect_server.kernel.domain.message import Message, Role, reading_order
+from recollect_server.kernel.domain.message import (
+    Message,
+    Role,
+    estimate_tokens,
+    message_tokens,
+    reading_order,
+)
 from recollect_server.kernel.domain.time import DAY, to_wall
 from recollect_server.people.communication import Communication, ExternalMessage
 from recollect_server.recall.model.statement import ProfileStatement

@@ -5,10 +5,26 @@ They are kept in memory and written behind the calls: nothing that is answered w
 
 import threading
 from collections import Counter
+from pathlib import Path
+
+import apsw
+import orjson
 
 from recollect_server.context.context import Context
-from recollect_server.context.counts_table import ContextCountTable
+from recollect_server.kernel.index.file import look
 from recollect_server.kernel.space.space import Space
+
+
+def counts_of(folder: Path) -> dict[str, int]:
+    """Return the counts from the index in a folder, without taking it from a server that runs."""
+
+    def read(connection: apsw.Connection) -> dict[str, int]:
+        return {
+            str(row[0]): int(row[1])
+            for row in connection.execute("SELECT name, count FROM tier_hits")
+        }
+
+    return look(folder, read, {})
 
 
 class ContextCounts:
@@ -35,6 +51,12 @@ class ContextCounts:
             with self._guard:
                 counts = +self._waiting
             if counts:
-                ContextCountTable(self._space.index).add(counts)
+                self._space.index.execute(
+                    (
+                        "INSERT INTO tier_hits SELECT key, value FROM json_each(?) WHERE true"
+                        " ON CONFLICT(name) DO UPDATE SET count = count + excluded.count",
+                        (orjson.dumps(counts).decode(),),
+                    )
+                )
                 with self._guard:
                     self._waiting -= counts

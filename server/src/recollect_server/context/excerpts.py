@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from recollect_server.context import markdown
-from recollect_server.kernel.domain.budget import BYTES_PER_TOKEN, estimate_tokens
+from recollect_server.kernel.domain.message import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.text.text import SENTENCE_END, UNSPACED_RUN
 
 MARK = "…"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from recollect_server.context.context import Context, Dropped, Packed, Unit, cost
 from recollect_server.context.rendering.form import Form
-from recollect_server.kernel.domain.budget import estimate_tokens, message_bytes
+from recollect_server.kernel.domain.message import estimate_tokens, message_bytes
 
 
 def within_bytes(context: Context, max_bytes: int) -> Context:

@@ -17,7 +17,7 @@ from recollect_server.context.context import (
     cost,
     in_order,
 )
-from recollect_server.context.inquiry import ContextTask, RecallDial, ShownMessages
+from recollect_server.context.inquiry import CallersParts, ContextTask, RecallDial, ShownMessages
 from recollect_server.context.packing import (
     HOT_TURNS,
     WORTH_SHORTENING,
@@ -27,14 +27,12 @@ from recollect_server.context.packing import (
     pack_kept,
     pack_warm,
 )
-from recollect_server.context.parts import CallersParts
 from recollect_server.context.recent_turns import RecentTurns
 from recollect_server.context.rendering.form import Form
 from recollect_server.context.rendering.messages import is_said
-from recollect_server.kernel.domain.budget import BYTES_PER_TOKEN
 from recollect_server.kernel.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.kernel.domain.live import Live
-from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.domain.message import BYTES_PER_TOKEN, Message
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.space.conversation_logs import ConversationState
 from recollect_server.kernel.space.events import Appended, Reloaded, Resting

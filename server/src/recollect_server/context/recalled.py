@@ -29,12 +29,11 @@ from recollect_server.context.inquiry import ContextTask, Inquiry, RecallDial, W
 from recollect_server.context.packing import Turn, summarized
 from recollect_server.context.relevance import words_of, words_stated
 from recollect_server.context.rendering.form import Form
-from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.conversation import ANYBODY, Conversation
 from recollect_server.kernel.domain.errors import StorageUnavailable
 from recollect_server.kernel.domain.filters import Filter, SearchScope
 from recollect_server.kernel.domain.ids import message_id
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role, estimate_tokens
 from recollect_server.kernel.index.messages import Place, TurnName
 from recollect_server.kernel.space.conversation_logs import ConversationState
 from recollect_server.kernel.space.space import Space

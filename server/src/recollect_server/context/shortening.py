@@ -13,8 +13,7 @@ import orjson
 from recollect_server.context import markdown
 from recollect_server.context.context import Candidate, Unit, cost
 from recollect_server.context.excerpts import Passages
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role, estimate_tokens
 from recollect_server.text.text import sentence_ends
 
 Cost = Callable[[Message], int]

@@ -13,18 +13,23 @@ from recollect_server.access.token_uses import TokenUses
 from recollect_server.access.tokens import Tokens
 from recollect_server.admin.backups import BackupAdministration, ListedBackup
 from recollect_server.admin.jobs import JobAdministration, JobOverview
-from recollect_server.admin.retention import RetentionAdministration
 from recollect_server.admin.server import ServerState, ServerWatch
-from recollect_server.admin.spaces import SpaceAdministration, SpaceOverview
+from recollect_server.admin.spaces import (
+    RetentionAdministration,
+    SpaceAdministration,
+    SpaceOverview,
+    Verification,
+    VerificationAdministration,
+)
 from recollect_server.admin.statistics import WHOLE, Statistics
-from recollect_server.admin.verifications import Verification, VerificationAdministration
 from recollect_server.contract.admin_token_service import TokenHandlers
 from recollect_server.contract.convert import CursorSeal, optional_timestamp, page_size, timestamp
 from recollect_server.contract.handling import Call
 from recollect_server.kernel.domain.errors import SpaceNotFound
+from recollect_server.kernel.domain.filters import Page
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.setting import Setting, SettingChange, SettingList
 from recollect_server.kernel.domain.time import Clock
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.space_removal import SpaceReceipt
 from recollect_server.retention.rule import RetentionRule, Retired, parse_rules
 
@@ -96,7 +101,6 @@ class AdminHandlers(TokenHandlers):
     # Spaces ---------------------------------------------------------------------------------------
 
     def ListSpaces(self, request: api.ListSpacesRequest, call: Call) -> api.ListSpacesResponse:
-        size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         names = self._spaces.names(
             lambda name: (
@@ -105,11 +109,10 @@ class AdminHandlers(TokenHandlers):
                 and (after is None or name > after[1])
             )
         )
+        page = Page.of(names, page_size(request.page_size), lambda name: (0, name))
         return api.ListSpacesResponse(
-            spaces=[_space_to(self._spaces.overview(name)) for name in names[:size]],
-            next_page_token=self._seal.page_token(
-                request, (0, names[size - 1]) if len(names) > size else None
-            ),
+            spaces=[_space_to(self._spaces.overview(name)) for name in page.entries],
+            next_page_token=self._seal.page_token(request, page.end()),
         )
 
     def CreateSpace(self, request: api.CreateSpaceRequest, call: Call) -> api.CreateSpaceResponse:
@@ -164,10 +167,10 @@ class AdminHandlers(TokenHandlers):
         is_listed = None if call.principal.is_for_every_space else call.principal.is_for
         before = self._seal.place(request, request.page_token)
         backups = self._backups.listed(is_listed, before, size + 1)
-        following = backups[size - 1].place if len(backups) > size else None
+        page = Page.of(backups, size, lambda it: it.place)
         return api.ListBackupsResponse(
-            backups=map(_backup_to, backups[:size]),
-            next_page_token=self._seal.page_token(request, following),
+            backups=map(_backup_to, page.entries),
+            next_page_token=self._seal.page_token(request, page.end()),
         )
 
     # Jobs -----------------------------------------------------------------------------------------
@@ -289,7 +292,7 @@ def _space_to(it: SpaceOverview) -> admin_pb2.Space:
 def _backup_to(it: ListedBackup) -> admin_pb2.StoredBackup:
     key_id = it.stored.key_id
     problem = "its start is damaged" if key_id == "" else it.problem
-    backup = admin_pb2.StoredBackup(
+    return admin_pb2.StoredBackup(
         name=it.stored.path.name,
         path=str(it.stored.path.absolute()),
         create_time=Timestamp(seconds=int(it.stored.time.timestamp())),
@@ -298,13 +301,11 @@ def _backup_to(it: ListedBackup) -> admin_pb2.StoredBackup:
         key_id=key_id or "",
         bytes=it.bytes,
         problem=problem,
+        spaces=it.contents.spaces,
+        conversations=it.contents.conversations,
+        external_communications=it.contents.communications,
+        damaged_lines=it.contents.damaged,
     )
-    if it.contents is not None:
-        backup.spaces.extend(it.contents.spaces)
-        backup.conversations = it.contents.conversations
-        backup.external_communications = it.contents.communications
-        backup.damaged_lines = it.contents.damaged
-    return backup
 
 
 def _server_to(it: ServerState, spaces: int, open_spaces: int) -> admin_pb2.ServerStats:

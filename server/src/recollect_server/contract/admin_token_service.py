@@ -1,16 +1,16 @@
-"""AdminService's calls about tokens. The commands of the machine's operator make the same calls,
-without a server (`run.administration`).
+"""AccessService, which tells a caller what it may do, and AdminService's calls about tokens. The
+commands of the machine's operator make the same calls, without a server (`run.administration`).
 """
 
-from recollect.v1 import admin_pb2
+from collections.abc import Collection
+
+from recollect.v1 import access_service_pb2, admin_pb2, scope_pb2
 from recollect.v1 import admin_service_pb2 as api
 
-from recollect_server.access.principal import EVERY_SPACE, PermissionDenied, Principal
+from recollect_server.access.principal import EVERY_SPACE, PermissionDenied, Principal, Scope
 from recollect_server.access.token import Grant, Token, scopes_of
-from recollect_server.access.token_use_file import TokenUse
-from recollect_server.access.token_uses import TokenUses
+from recollect_server.access.token_uses import TokenUse, TokenUses
 from recollect_server.access.tokens import Tokens
-from recollect_server.contract.access_service import SCOPES, scope_numbers
 from recollect_server.contract.convert import (
     CursorSeal,
     optional_milliseconds,
@@ -20,7 +20,38 @@ from recollect_server.contract.convert import (
 )
 from recollect_server.contract.handling import Call
 from recollect_server.kernel.domain.errors import InvalidField, TokenNotFound
+from recollect_server.kernel.domain.filters import Page
 from recollect_server.kernel.domain.time import DAY, Clock, to_text
+
+
+class AccessHandlers:
+    def WhoAmI(
+        self, request: access_service_pb2.WhoAmIRequest, call: Call
+    ) -> access_service_pb2.WhoAmIResponse:
+        caller = call.principal
+        return access_service_pb2.WhoAmIResponse(
+            token_id=caller.token_id,
+            kind=caller.kind,
+            scopes=scope_numbers(caller.scopes),
+            spaces=caller.spaces,
+            space=caller.space,
+            conversation_id=caller.conversation_id,
+            channel=caller.channel,
+            expire_time=optional_timestamp(caller.expires or None),
+        )
+
+
+def scope_numbers(scopes: Collection[Scope]) -> list["scope_pb2.Scope.ValueType"]:
+    """Return scopes as the contract has them, in the order of the enum."""
+    return [_NUMBERS[scope] for scope in Scope if scope in scopes]
+
+
+_NUMBERS = {
+    scope: scope_pb2.Scope.Value(f"SCOPE_{scope.replace('.', '_').upper()}") for scope in Scope
+}
+SCOPES = {number: scope for scope, number in _NUMBERS.items() if scope is not Scope.ANY}
+"""Scopes that a token may name, by their numbers in the contract."""
+
 
 _DOT = "\1"  # in a page token, whose parts are separated by dots
 
@@ -33,7 +64,7 @@ class TokenHandlers:
         self._clock = clock
 
     def ListTokens(self, request: api.ListTokensRequest, call: Call) -> api.ListTokensResponse:
-        size, now = page_size(request.page_size), self._clock()
+        now = self._clock()
         before = self._seal.place(request, request.page_token)
         self._tokens.refresh()
         # the order of the ledger: clocks may differ, or stand still
@@ -45,13 +76,10 @@ class TokenHandlers:
             if _is_within_reach(call.principal, token)
             and (request.include_ended or not token.end(now))
         ][::-1]
-        next_page = None
-        if len(listed) > size:
-            number, last = listed[size - 1]
-            next_page = number, last.id
+        page = Page.of(listed, page_size(request.page_size), lambda it: (it[0], it[1].id))
         return api.ListTokensResponse(
-            tokens=[_token_to(token, now) for _, token in listed[:size]],
-            next_page_token=self._seal.page_token(request, next_page),
+            tokens=[_token_to(token, now) for _, token in page.entries],
+            next_page_token=self._seal.page_token(request, page.end()),
         )
 
     def CreateToken(self, request: api.CreateTokenRequest, call: Call) -> api.CreateTokenResponse:
@@ -99,7 +127,6 @@ class TokenHandlers:
     def ListTokenUses(
         self, request: api.ListTokenUsesRequest, call: Call
     ) -> api.ListTokenUsesResponse:
-        size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         if after is not None:
             last = (-after[0], tuple(after[1].replace(_DOT, ".").split("\0")))
@@ -111,13 +138,14 @@ class TokenHandlers:
             for it in self._uses.read(token.id, start, end)
             if after is None or (-it.day, it.group) > last
         ]
-        next_page = None
-        if len(uses) > size:
-            it = uses[size - 1]
-            next_page = it.day, "\0".join(it.group).replace(".", _DOT)
+        page = Page.of(
+            uses,
+            page_size(request.page_size),
+            lambda it: (it.day, "\0".join(it.group).replace(".", _DOT)),
+        )
         return api.ListTokenUsesResponse(
-            uses=map(_use_to, uses[:size]),
-            next_page_token=self._seal.page_token(request, next_page),
+            uses=map(_use_to, page.entries),
+            next_page_token=self._seal.page_token(request, page.end()),
         )
 
     def _reached(self, principal: Principal, token_id: str) -> Token:

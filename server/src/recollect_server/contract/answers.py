@@ -18,8 +18,10 @@ from google.protobuf.message import Message as ProtoMessage
 from recollect.v1 import recall_service_pb2 as api
 
 from recollect_server.kernel.domain.errors import TooManyAnswers
+from recollect_server.kernel.domain.filters import Page, PageEnd
 
 M = TypeVar("M", bound=ProtoMessage)
+T = TypeVar("T")
 
 _LARGEST_AT_ONCE = 16  # answers of the largest size that may be on their way
 _PATIENCE = 3.0  # seconds that a call waits for room
@@ -106,6 +108,15 @@ class Answers:
                 return taken, True
             taken.append(item)
         return taken, False
+
+    def fitting_page(
+        self, page: Page[T], convert: Callable[[T], M]
+    ) -> tuple[list[M], PageEnd | None]:
+        """Return the leading entries of a page that fit the size of an answer, converted, at least
+        one, and the place behind which the next page begins.
+        """
+        fitting, _ = self.fitting(map(convert, page.entries))
+        return fitting, page.end(len(fitting))
 
     def cut(self, answer: api.SearchResponse) -> api.SearchResponse:
         """Return a search's answer cut to the size limit: its worst hits go first, then its worst

@@ -11,7 +11,7 @@ from recollect_server.contract.convert import (
     escalation_to,
     external_message_to,
     fill_conversation,
-    fill_message,
+    fill_with_messages,
     optional_milliseconds,
 )
 from recollect_server.contract.handling import Call
@@ -123,9 +123,7 @@ def received_to(received: ReceiveResult) -> api.ReceiveResponse:
     answer = api.ReceiveResponse(duplicate=received.duplicate)
     match received.outcome:
         case StoredMessages(conversation=conversation, messages=messages):
-            fill_conversation(answer.conversation.conversation, conversation)
-            for message in messages:
-                fill_message(answer.conversation.messages.add(), message)
+            fill_with_messages(answer.conversation, conversation, messages)
         case Replied(text=text, conversation=conversation):
             answer.command_reply.text = text
             fill_conversation(answer.command_reply.conversation, conversation)

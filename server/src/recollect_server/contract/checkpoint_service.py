@@ -7,6 +7,7 @@ from recollect_server.checkpoints.service import Checkpoints, Put
 from recollect_server.contract.answers import Answers
 from recollect_server.contract.convert import CursorSeal, page_size
 from recollect_server.contract.handling import Call
+from recollect_server.kernel.domain.filters import Page
 
 _MAX_KEYS = 10_000
 _USUAL_RECORDS = 50
@@ -72,12 +73,9 @@ class CheckpointHandlers:
         size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         threads = self._checkpoints.threads(after[1] if after else "", size + 1)
-        answer = api.ListThreadsResponse(
-            next_page_token=self._seal.page_token(
-                request, (0, threads[size - 1][0]) if len(threads) > size else None
-            )
-        )
-        for _, it in threads[:size]:
+        page = Page.of(threads, size, lambda it: (0, it[0]))
+        answer = api.ListThreadsResponse(next_page_token=self._seal.page_token(request, page.end()))
+        for _, it in page.entries:
             if it is not None:
                 thread = answer.threads.add(thread_id=it.thread_id, bytes=it.bytes)
                 thread.create_time.FromMilliseconds(it.create_time)

@@ -84,9 +84,8 @@ def _messages(checks: Checks, request: api.CreateRequest | api.AppendTurnRequest
                 f"the message has {size} bytes; at most {checks.limits.message_bytes} are allowed"
                 " (setting max_message_bytes)",
             )
-        else:
-            if _message(checks, f"messages[{index}]", value):
-                empty.append(index)
+        elif _message(checks, f"messages[{index}]", value):
+            empty.append(index)
         if value.tool_calls or value.role == ROLE_TOOL:
             has_calls = True
     # Agents' frameworks put an empty message of the assistant beside its tool calls or their

@@ -11,6 +11,7 @@ from recollect_server.contract.convert import (
     conversation_to,
     fill_conversation,
     fill_message,
+    fill_with_messages,
     message_from,
     message_to,
     optional_milliseconds,
@@ -26,14 +27,13 @@ from recollect_server.contract.streams import Streams
 from recollect_server.conversations.service import Conversations
 from recollect_server.kernel.domain.conversation import CALLER, NoteRecord
 from recollect_server.kernel.domain.errors import InvalidField
-from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.filters import Filter, Page
 from recollect_server.kernel.domain.ids import MAX_LINES
-from recollect_server.kernel.erase.removals import Removals
-from recollect_server.kernel.space.working_context import LoadResult, WorkingContext
-from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.erase.bulk_removal import Removals
+from recollect_server.kernel.space.turns import LoadResult, WorkingContext
+from recollect_server.kernel.stream.live import Choice, LiveUpdates
 from recollect_server.kernel.stream.log import Watcher
 from recollect_server.kernel.stream.ring import Interest
-from recollect_server.kernel.stream.snapshot import Choice
 from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.people.identities import Identities
 from recollect_server.people.routing import pinned_party
@@ -102,9 +102,7 @@ class ConversationHandlers:
         answer = api.CreateResponse(
             duplicate=beginning.duplicate, cursor=self._seal.cursor(beginning.cursor)
         )
-        fill_conversation(answer.conversation, beginning.conversation)
-        for message in beginning.messages:
-            fill_message(answer.messages.add(), message)
+        fill_with_messages(answer, beginning.conversation, beginning.messages)
         return answer
 
     def AppendTurn(self, request: api.AppendTurnRequest, call: Call) -> api.AppendTurnResponse:
@@ -124,6 +122,7 @@ class ConversationHandlers:
             cursor=self._seal.cursor(appended.cursor),
             duplicate=appended.duplicate,
         )
+        # written out: an append makes as few calls as it can
         fill_conversation(answer.conversation, appended.conversation)
         for message in appended.messages:
             fill_message(answer.messages.add(), message)
@@ -171,15 +170,12 @@ class ConversationHandlers:
             page_size(request.page_size),
             self._seal.place(request, request.page_token),
         )
-        failures = self._notes.failures([it.id for it in page.conversations])
-        values = (conversation_to(it, failures.get(it.id, "")) for it in page.conversations)
-        fitting, more = self._answers.fitting(values)
-        last = page.conversations[len(fitting) - 1] if more else None
+        failures = self._notes.failures([it.id for it in page.entries])
+        fitting, following = self._answers.fitting_page(
+            page, lambda it: conversation_to(it, failures.get(it.id, ""))
+        )
         return api.ListResponse(
-            conversations=fitting,
-            next_page_token=self._seal.page_token(
-                request, (last.update_time, last.id) if last else page.next
-            ),
+            conversations=fitting, next_page_token=self._seal.page_token(request, following)
         )
 
     def Load(self, request: api.LoadRequest, call: Call) -> api.LoadResponse:
@@ -347,8 +343,8 @@ class ConversationHandlers:
         place = self._seal.place(request, request.page_token)
         after = place[0] if place else 0
         memories = self._notes.turn_memories(request.conversation_id, after, size + 1)
-        fitting, _ = self._answers.fitting(map(turn_memory_to, memories[:size]))
-        following = (fitting[-1].turn_number, "-") if len(memories) > len(fitting) else None
+        page = Page.of(memories, size, lambda it: (it.turn, "-"))
+        fitting, following = self._answers.fitting_page(page, turn_memory_to)
         return api.ListTurnMemoryResponse(
             turn_memories=fitting, next_page_token=self._seal.page_token(request, following)
         )
@@ -439,10 +435,7 @@ class ConversationHandlers:
 
 
 def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: LoadResult) -> None:
-    if loaded.conversation is not None:
-        fill_conversation(answer.conversation, loaded.conversation)
-    for message in loaded.turns.messages:
-        fill_message(answer.messages.add(), message)
+    fill_with_messages(answer, loaded.conversation, loaded.turns.messages)
     answer.has_more = loaded.has_more
     answer.compression_summary = loaded.compression_summary
     answer.damaged_lines = loaded.turns.damaged

@@ -32,6 +32,7 @@ from recollect_server.kernel.domain.conversation import (
     TurnMemory,
 )
 from recollect_server.kernel.domain.errors import InvalidField, InvalidPageToken
+from recollect_server.kernel.domain.filters import PageEnd
 from recollect_server.kernel.domain.message import (
     REDACTED,
     Attachment,
@@ -180,7 +181,7 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
         value.content = message.content
     else:
         value.content = REDACTED
-        fill_redaction(value.redaction, message.redaction)
+        value.redaction.CopyFrom(redaction_to(message.redaction))
     _set_moment(value.timestamp, message.timestamp)
     _copy_set(value, message, _TEXTS_OF_A_MESSAGE)
     if message.usage is not None:
@@ -201,17 +202,9 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
 
 
 def redaction_to(redaction: Redaction) -> message_pb2.Redaction:
-    value = message_pb2.Redaction()
-    fill_redaction(value, redaction)
-    return value
-
-
-def fill_redaction(value: message_pb2.Redaction, redaction: Redaction) -> None:
-    """Fill an empty redaction inside an answer."""
-    value.by = redaction.by
-    if redaction.time:
-        _set_moment(value.time, redaction.time)
-    value.SetInParent()
+    return message_pb2.Redaction(
+        by=redaction.by, time=timestamp(redaction.time) if redaction.time else None
+    )
 
 
 def conversation_to(
@@ -258,6 +251,16 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         value.origin.turn_number = conversation.origin_turn
     if conversation.party is not NOBODY and conversation.party != NOBODY:
         _copy_set(value.party, conversation.party, _FIELDS_OF_A_PARTY)
+
+
+def fill_with_messages(
+    value: Any, conversation: Conversation | None, messages: Iterable[Message]
+) -> None:
+    """Fill the fields `conversation` (None: leave it unset) and `messages` of an answer."""
+    if conversation is not None:
+        fill_conversation(value.conversation, conversation)
+    for message in messages:
+        fill_message(value.messages.add(), message)
 
 
 def split_to(split: Split) -> conversation_pb2.SplitSuggestion:
@@ -355,7 +358,6 @@ def escalation_to(escalation: Escalation) -> external_pb.Escalation:
     )
 
 
-PagePlace = tuple[int, str]
 _USUAL, _MOST = 50, 500
 
 
@@ -397,14 +399,14 @@ class CursorSeal:
             raise InvalidField.of("cursor", "is not a cursor that this space gave out")
         return cursor.removeprefix(self._own)
 
-    def page_token(self, request: ProtoMessage, place: PagePlace | None) -> str:
+    def page_token(self, request: ProtoMessage, place: PageEnd | None) -> str:
         """Return the token for the page after a place; empty for none."""
         if place is None:
             return ""
         text = f"{place[0]}.{place[1]}.{self._hash(request, place)}"
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
-    def place(self, request: ProtoMessage, token: str) -> PagePlace | None:
+    def place(self, request: ProtoMessage, token: str) -> PageEnd | None:
         """Return the place that a page token names; None without one. Raises InvalidPageToken."""
         if not token:
             return None
@@ -420,7 +422,7 @@ class CursorSeal:
             raise InvalidPageToken
         return place
 
-    def _hash(self, request: ProtoMessage, place: PagePlace) -> str:
+    def _hash(self, request: ProtoMessage, place: PageEnd) -> str:
         """Return a hash of the space, the request and the place: of the method's name and its
         filters, not of the page size.
         """

@@ -25,7 +25,7 @@ class Row:
     reason: "reasons.ErrorReason.ValueType | None"
     """None: the code alone, as gRPC itself answers."""
     metadata: tuple[str, ...] = ()
-    """Attributes of the error that the caller gets, by these names."""
+    """Names of the facts of the error that the caller gets."""
 
 
 TABLE: dict[type[errors.RecollectError], Row] = {
@@ -126,9 +126,7 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
     text = str(error)
     details: list[ProtoMessage] = []
     if row.reason is not None:
-        details.append(
-            _info(row.reason, {name: str(getattr(error, name)) for name in row.metadata})
-        )
+        details.append(_info(row.reason, {name: str(error.facts[name]) for name in row.metadata}))
     if isinstance(error, errors.InvalidField):
         violations = _fitting(error.violations)
         details.append(_bad_request(violations))

@@ -64,9 +64,7 @@ class ExternalCommunicationHandlers:
         page = self._external.page(
             chosen, page_size(request.page_size), self._seal.place(request, request.page_token)
         )
-        fitting, more = self._answers.fitting(map(communication_to, page.communications))
-        last = page.communications[len(fitting) - 1] if more else None
-        following = (last.update_time, last.id) if last else page.next
+        fitting, following = self._answers.fitting_page(page, communication_to)
         return api.ListCommunicationsResponse(
             communications=fitting, next_page_token=self._seal.page_token(request, following)
         )
@@ -193,9 +191,7 @@ class ExternalCommunicationHandlers:
         page = self._external.escalations(
             request.communication_id, size, place, resolved=request.include_resolved
         )
-        fitting, more = self._answers.fitting(map(escalation_to, page.escalations))
-        last = page.escalations[len(fitting) - 1] if more else None
-        following = (last.create_time, last.id) if last else page.next
+        fitting, following = self._answers.fitting_page(page, escalation_to)
         return api.ListEscalationsResponse(
             escalations=fitting, next_page_token=self._seal.page_token(request, following)
         )

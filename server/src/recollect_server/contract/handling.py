@@ -462,7 +462,7 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     def run(request: Any, call: Call) -> ProtoMessage | None:
         space_name = call.principal.space
         lease = spaces.use(space_name, reads=reads, appends=appends, partly=partly)
-        try:
+        try:  # not with the lease: a call less at its begin, and one at its end
             space = lease.space
             if stores:
                 space.admit(call.size)

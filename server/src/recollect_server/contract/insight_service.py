@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from recollect.v1 import insight_pb2
+from recollect.v1 import insight_pb2, message_pb2
 from recollect.v1 import insight_service_pb2 as api
 
 from recollect_server.contract.answers import Answers
@@ -16,10 +16,18 @@ from recollect_server.contract.convert import (
 )
 from recollect_server.contract.handling import Call
 from recollect_server.insight.activity import NANO, ActivityCounts
-from recollect_server.insight.queries import Facet, FacetCount, Group, HourCount
-from recollect_server.insight.service import ActivityReport, Insight, Range
+from recollect_server.insight.service import (
+    ActivityReport,
+    Facet,
+    FacetCount,
+    Group,
+    HourCount,
+    Insight,
+    Range,
+)
 from recollect_server.insight.spans import Bucket
 from recollect_server.kernel.domain.errors import InvalidPageToken
+from recollect_server.kernel.domain.filters import Page
 from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.time import TimeZones
 
@@ -92,9 +100,8 @@ class InsightHandlers:
             for conversation, activity in self._insight.busiest(
                 within, tuple(request.channels), limit
             ):
-                row = answer.conversations.add()
+                row = answer.conversations.add(activity=activity_to(activity))
                 fill_conversation(row.conversation, conversation)
-                fill_activity(row.activity, activity)
             return keep(answer)
 
     def Facets(self, request: api.FacetsRequest, call: Call) -> api.FacetsResponse:
@@ -112,13 +119,9 @@ class InsightHandlers:
         except ValueError:
             raise InvalidPageToken from None
         topics = self._insight.topics(request.query, size + 1, place)
-        last = topics[size - 1] if len(topics) > size else None
-        answer = api.ListTopicsResponse(
-            next_page_token=self._seal.page_token(
-                request, (last.conversations, last.label.encode().hex()) if last else None
-            )
-        )
-        for it in topics[:size]:
+        page = Page.of(topics, size, lambda it: (it.conversations, it.label.encode().hex()))
+        answer = api.ListTopicsResponse(next_page_token=self._seal.page_token(request, page.end()))
+        for it in page.entries:
             answer.topics.add(
                 label=it.label,
                 conversations=it.conversations,
@@ -134,21 +137,27 @@ class InsightHandlers:
         )
 
 
-def fill_activity(value: insight_pb2.Activity, activity: ActivityCounts) -> None:
-    """Fill an empty message with the counts of a group. Zeros cost nothing."""
-    value.conversations = activity.conversations
-    value.turns = activity.turns
-    value.user_messages = activity.user_messages
-    value.assistant_messages = activity.assistant_messages
-    value.tool_messages = activity.tool_messages
-    value.usage.input = min(activity.input_tokens, _LARGEST)
-    value.usage.output = min(activity.output_tokens, _LARGEST)
-    value.cost = activity.cost / NANO
-    if activity.note_calls:
-        value.notes.calls = min(activity.note_calls, _LARGEST)
-        value.notes.usage.input = min(activity.note_input_tokens, _LARGEST)
-        value.notes.usage.output = min(activity.note_output_tokens, _LARGEST)
-        value.notes.cost = activity.note_cost / NANO
+def _usage(read: int, written: int) -> message_pb2.Usage:
+    return message_pb2.Usage(input=min(read, _LARGEST), output=min(written, _LARGEST))
+
+
+def activity_to(activity: ActivityCounts) -> insight_pb2.Activity:
+    """Return the counts of a group as the contract has them. Zeros cost nothing."""
+    notes = insight_pb2.NoteActivity(
+        calls=min(activity.note_calls, _LARGEST),
+        usage=_usage(activity.note_input_tokens, activity.note_output_tokens),
+        cost=activity.note_cost / NANO,
+    )
+    return insight_pb2.Activity(
+        conversations=activity.conversations,
+        turns=activity.turns,
+        user_messages=activity.user_messages,
+        assistant_messages=activity.assistant_messages,
+        tool_messages=activity.tool_messages,
+        usage=_usage(activity.input_tokens, activity.output_tokens),
+        cost=activity.cost / NANO,
+        notes=notes if activity.note_calls else None,
+    )
 
 
 _LARGEST = (1 << 63) - 1
@@ -159,11 +168,15 @@ def usage_to(usage: ActivityReport, space: str) -> api.UsageResponse:
     starts = [timestamp(time) for time in usage.boundaries]
     answer = api.UsageResponse(more_groups=usage.others, bucket_starts=starts[:-1], end=starts[-1])
     for number, key, activity in usage.rows:
-        row = answer.rows.add(bucket_start=starts[number], group=key or space)
-        fill_activity(row.activity, activity)
+        answer.rows.add(
+            bucket_start=starts[number], group=key or space, activity=activity_to(activity)
+        )
     for group in usage.groups:
-        total = answer.groups.add(group=group.key or space, label=group.label or space)
-        fill_activity(total.activity, group.activity)
+        answer.groups.add(
+            group=group.key or space,
+            label=group.label or space,
+            activity=activity_to(group.activity),
+        )
     return answer
 
 

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from recollect.v1 import anchor_pb2, context_pb2, recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
-from recollect_server.anchors.anchor import Anchor
+from recollect_server.anchors.log import Anchor
 from recollect_server.anchors.service import Anchors
 from recollect_server.context.building import ContextBuilder
-from recollect_server.context.context import MAX_DROPPED, Budget, Candidate, Context, Packed, Source
-from recollect_server.context.inquiry import RecallDial
-from recollect_server.context.parts import LAST_TURN, CallersParts, ConversationPart
+from recollect_server.context.context import MAX_DROPPED, Budget, Context, Packed, Source
+from recollect_server.context.inquiry import LAST_TURN, CallersParts, ConversationPart, RecallDial
 from recollect_server.context.profile import UserProfile
 from recollect_server.context.rendering import FORMS
 from recollect_server.contract.answers import Answers
@@ -35,8 +34,7 @@ from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.message import Message
 from recollect_server.kernel.domain.time import TimeZones
 from recollect_server.recall.model.statement import ProfileStatement
-from recollect_server.recall.recall import Answer, Recall
-from recollect_server.recall.results import Hit, LegScore, Result, ResultLimits
+from recollect_server.recall.recall import Answer, Hit, LegScore, Recall, Result, ResultLimits
 from recollect_server.text.snippets import plain
 
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100
@@ -319,7 +317,17 @@ def context_to(context: Context) -> api.BuildContextResponse:
     )
     for packed, messages in zip(context.tiers, (answer.hot, answer.warm, answer.cold), strict=True):
         for candidate in packed.packed:
-            _fill(messages.add(), candidate)
+            message = messages.add(
+                conversation_id=candidate.conversation_id,
+                tokens=candidate.tokens,
+                relevance=candidate.relevance,
+                reason=candidate.reason,
+                is_excerpt=candidate.is_excerpt,
+                score=candidate.score,
+                is_later=candidate.is_later,
+                is_summary=candidate.is_summary,
+            )
+            fill_message(message.message, candidate.message)
         for it in packed.dropped[:MAX_DROPPED]:
             answer.dropped.add(
                 conversation_id=it.conversation_id,
@@ -358,18 +366,6 @@ def _allocation(packed: Packed) -> context_pb2.TierAllocation:
         packed=len(packed.packed),
         note=note,
     )
-
-
-def _fill(value: context_pb2.ContextMessage, candidate: Candidate) -> None:
-    value.conversation_id = candidate.conversation_id
-    fill_message(value.message, candidate.message)
-    value.tokens = candidate.tokens
-    value.relevance = candidate.relevance
-    value.reason = candidate.reason
-    value.is_excerpt = candidate.is_excerpt
-    value.score = candidate.score
-    value.is_later = candidate.is_later
-    value.is_summary = candidate.is_summary
 
 
 def _source_to(source: Source) -> context_pb2.RecalledSource:

@@ -24,7 +24,7 @@ from recollect.v1 import (
 )
 
 from recollect_server.contract import health, reflection
-from recollect_server.contract.access_service import AccessHandlers
+from recollect_server.contract.admin_token_service import AccessHandlers
 from recollect_server.contract.certificates import TlsFiles
 from recollect_server.contract.gate import Ended, Gate
 from recollect_server.contract.handling import (

@@ -26,8 +26,8 @@ from recollect_server.contract.handling import Call, Send
 from recollect_server.contract.held import HeldStream, HeldStreams
 from recollect_server.contract.updates import elements
 from recollect_server.kernel.domain.errors import DataUnavailable, SpaceMade, SpaceNotFound
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.telemetry import UNMEASURED, Count, Telemetry
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.stream.log import UpdateLog, Watcher
 from recollect_server.kernel.stream.ring import Batch
 

@@ -12,8 +12,8 @@ from recollect_server.contract.convert import (
     escalation_to,
     external_message_to,
     fill_conversation,
-    fill_message,
-    fill_redaction,
+    fill_with_messages,
+    redaction_to,
     timestamp,
     turn_memory_to,
 )
@@ -41,17 +41,13 @@ def encode(seal: CursorSeal, update: domain.Update) -> bytes:
         case domain.ConversationLoaded(conversation, messages, has_more):
             value.conversation_loaded.SetInParent()
             if conversation is not None:
-                fill_conversation(value.conversation_loaded.conversation, conversation)
-                for message in messages:
-                    fill_message(value.conversation_loaded.messages.add(), message)
+                fill_with_messages(value.conversation_loaded, conversation, messages)
                 value.conversation_loaded.has_more = has_more
                 value.conversation_loaded.compression_summary = conversation.compression_summary
         case domain.Created(conversation):
             fill_conversation(value.conversation_created.conversation, conversation)
         case domain.Updated(conversation, messages, draft_id, memory):
-            fill_conversation(value.conversation_updated.conversation, conversation)
-            for message in messages:
-                fill_message(value.conversation_updated.messages.add(), message)
+            fill_with_messages(value.conversation_updated, conversation, messages)
             value.conversation_updated.draft_id = draft_id
             if memory is not None:
                 value.conversation_updated.turn_memory.CopyFrom(turn_memory_to(memory))
@@ -69,7 +65,7 @@ def encode(seal: CursorSeal, update: domain.Update) -> bytes:
             redacted = value.messages_redacted
             fill_conversation(redacted.conversation, conversation)
             redacted.sequences.extend(sequences)
-            fill_redaction(redacted.redaction, redaction)
+            redacted.redaction.CopyFrom(redaction_to(redaction))
         case Split(reason, titles):
             value.split_suggested.CopyFrom(pb.SplitSuggested(reason=reason, titles=titles))
         case domain.Delta(draft_id, offset, text, done, dropped):

@@ -1,25 +1,27 @@
-"""Conversations: begin, write, read, name and list them. Each answer of a tool in a batch joins the
-turn of its call.
+"""Conversations: begin, write, read, name, list and fork them. Each answer of a tool in a batch
+joins the turn of its call.
 """
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import orjson
 import structlog
 
-from recollect_server.conversations.forks import lines_of_fork
 from recollect_server.kernel.domain.conversation import (
     ANYBODY,
+    CALLER,
     Began,
     Content,
     Continued,
     Conversation,
     MetaUpdated,
     Party,
+    TitleAssigned,
+    TurnMemory,
     fold,
     merged,
 )
@@ -33,10 +35,10 @@ from recollect_server.kernel.domain.errors import (
     StorageUnavailable,
     TurnOutOfDate,
 )
-from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.filters import Filter, Page, PageEnd
 from recollect_server.kernel.domain.frozen import frozen
 from recollect_server.kernel.domain.ids import new_ulid
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role, reading_order
 from recollect_server.kernel.domain.time import arrival
 from recollect_server.kernel.index.columns import KnownRequest
 from recollect_server.kernel.log.entries import message_fields
@@ -49,8 +51,107 @@ from recollect_server.kernel.space.turns import turns_of
 from recollect_server.notes.table import notes_of
 from recollect_server.people.communication_table import external_of
 from recollect_server.people.routing import Place, place_of
-from recollect_server.people.routing_service import Routes
-from recollect_server.text.addresses import normal_address, spellings
+from recollect_server.people.routing_table import Routes
+from recollect_server.text.addresses import EMAIL, normal_address, spellings
+
+_MAX_COPIED = 1000  # messages of a fork, as of any write
+_MAX_ORIGINS = 100  # of a fork of a fork of a fork
+
+
+def lines_of_fork(
+    space: Space, origin: Conversation, fork_id: str, through: int, max_bytes: int
+) -> list[Content]:
+    """Return the lines of a new conversation that copies another one up to a turn (0: the newest).
+    The copies have no usage and no cost: those were spent once. A title that the server wrote is
+    copied with all turns only. Hold the lock of the other one.
+
+    Raises InvalidField, StorageUnavailable.
+    """
+    if not 0 <= through <= origin.turn_count:
+        raise InvalidField.of(
+            "through_turn", f"is {through}; the newest turn is {origin.turn_count}"
+        )
+    if origin.channel == EMAIL:
+        raise InvalidField.of(
+            "conversation_id",
+            "is on e-mail, where the ids of its messages lead replies to it alone",
+        )
+    last = through or origin.turn_count
+    now = space.clock()
+    began = Began(
+        fork_id,
+        origin.channel,
+        now,
+        origin.participants,
+        model=origin.model,
+        origin_id=origin.id,
+        origin_turn=last,
+        earlier_origins=_earlier_origins(origin, last),
+    )
+    contents: list[Content] = [began, *_copies(space, origin.id, last, max_bytes, now)]
+    by = origin.title_record
+    # an automatic title may name what only later turns of the origin say
+    is_of_copy = last == origin.turn_count or origin.manually_named or by.writer == CALLER
+    if origin.title and is_of_copy:
+        contents.append(TitleAssigned(origin.title, origin.topics, now, by.writer, by.model))
+    return contents
+
+
+def _earlier_origins(origin: Conversation, last: int) -> tuple[tuple[str, int], ...]:
+    """Return what the turns of an origin up to the last one were copied of."""
+    if not origin.origin_id:
+        return ()
+    chain = ((origin.origin_id, origin.origin_turn), *origin.earlier_origins)
+    return tuple((name, min(last, turn)) for name, turn in chain[:_MAX_ORIGINS])
+
+
+def _copies(
+    space: Space, conversation_id: str, last: int, max_bytes: int, now: int
+) -> list[Message | TurnMemory]:
+    """Return the messages of a conversation up to a turn, as those of a new one, and what is
+    recorded of these turns.
+    """
+    messages: list[Message] = []
+    memories: dict[int, tuple[TurnMemory, int]] = {}  # with the bytes of its line, by turn
+    too_much = InvalidField.of(
+        "through_turn",
+        f"is after more than {_MAX_COPIED} messages or {max_bytes} bytes; fork at an earlier one",
+    )
+    size = 0
+    for line in space.store.read(conversation_id):
+        message = line.entry.content if line.entry else None
+        if isinstance(message, TurnMemory):
+            memories[message.turn] = message, line.length
+        if not isinstance(message, Message) or message.turn_number > last:
+            continue
+        messages.append(message)
+        size += line.length
+        if len(messages) > _MAX_COPIED or size > max_bytes:
+            raise too_much
+    messages.sort(key=reading_order)
+    # dense: a damaged line may have been all of a turn
+    turns = {
+        turn: number
+        for number, turn in enumerate(sorted({it.turn_number for it in messages}), start=1)
+    }
+    recorded = {turn: it for turn, it in memories.items() if turn in turns and it[0].is_set}
+    if size + sum(length for _, length in recorded.values()) > max_bytes:
+        raise too_much
+    copies = (
+        replace(
+            message,
+            sequence=number,
+            turn_number=turns[message.turn_number],
+            usage=None,
+            cost=None,
+        )
+        for number, message in enumerate(messages, start=2)
+    )
+    return [
+        *copies,
+        *(replace(it, turn=turns[turn], time=now) for turn, (it, _) in recorded.items()),
+    ]
+
 
 log = structlog.get_logger("recollect.conversations")
 
@@ -67,14 +168,6 @@ class AppendResult:
     duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationPage:
-    """A page of conversations, and the place (update time, id) behind which the next one begins."""
-
-    conversations: list[Conversation]
-    next: tuple[int, str] | None
-
-
 class Conversations:
     """The conversations of a space. Raises the errors of `kernel.domain.errors`; safe to call from
     any thread.
@@ -89,14 +182,11 @@ class Conversations:
     def get(self, conversation_id: str) -> Conversation:
         return self._space.read(conversation_id).conversation
 
-    def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> ConversationPage:
+    def page(self, chosen: Filter, size: int, after: PageEnd | None) -> Page[Conversation]:
         """Return a page of the conversations that match, newest update first."""
         rows = self._space.index.conversations.select(chosen, size + 1, after)
-        more = len(rows) > size
-        rows = rows[:size]
-        last = rows[-1].state if more else None
-        following = (last.update_time, last.id) if last else None
-        return ConversationPage([self._space.current(stored.state) for stored in rows], following)
+        page = Page.of([it.state for it in rows], size, lambda it: (it.update_time, it.id))
+        return replace(page, entries=[self._space.current(it) for it in page.entries])
 
     # Writing --------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from recollect_server.kernel.domain.budget import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.kernel.domain.conversation import Conversation, Split
+from recollect_server.kernel.domain.message import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.text.languages import ENGLISH, STOP_WORDS, guess_language, language_of
 from recollect_server.text.text import UNSPACED_RUN, sentence_ends
 

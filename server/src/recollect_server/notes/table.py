@@ -235,8 +235,8 @@ class NoteQueue:
         """Record that a model wrote no notes of a conversation with so many messages, and when it
         is asked again; None: not before the conversation goes on.
         """
-        self._database.write(
-            lambda connection, _: connection.execute(
+        self._database.execute(
+            (
                 "INSERT OR REPLACE INTO note_refusals VALUES(?, ?, ?, ?, ?)",
                 (number, model, messages, tries, next_try),
             )
@@ -244,16 +244,12 @@ class NoteQueue:
 
     def forget_refusals(self, number: int) -> None:
         """Forget that a model wrote no notes of a conversation."""
-        self._database.write(
-            lambda connection, _: connection.execute(
-                "DELETE FROM note_refusals WHERE number = ?", (number,)
-            )
-        )
+        self._database.execute(("DELETE FROM note_refusals WHERE number = ?", (number,)))
 
     def keep_failure(self, number: int, reason: str) -> None:
         """Record why a conversation's notes could not be written; only a sweep tries again."""
-        self._database.write(
-            lambda connection, _: connection.execute(
+        self._database.execute(
+            (
                 "UPDATE conversations SET needs_abbreviation = ? WHERE number = ?",
                 (reason or "unknown", number),
             )
@@ -261,15 +257,13 @@ class NoteQueue:
 
     def forget_wish(self, number: int) -> None:
         """Remove a conversation from the queue, because there is nothing to write."""
-
-        def job(connection: apsw.Connection, _: int) -> None:
-            connection.execute(
+        self._database.execute(
+            (
                 "UPDATE conversations SET needs_abbreviation = '', abbreviation_wanted = 0 WHERE number = ?",
                 (number,),
-            )
-            connection.execute("DELETE FROM notes_wanted WHERE number = ?", (number,))
-
-        self._database.write(job)
+            ),
+            ("DELETE FROM notes_wanted WHERE number = ?", (number,)),
+        )
 
     def compaction_due(self, limit: int, messages: int = 40) -> list[Waiting]:
         """Return conversations that grew by more than so many messages since they were condensed or
@@ -288,8 +282,8 @@ class NoteQueue:
         """Count only the last `past` messages of a conversation at the next check for
         compaction.
         """
-        self._database.write(
-            lambda connection, _: connection.execute(
+        self._database.execute(
+            (
                 "UPDATE conversations SET compaction_from = message_count - ? WHERE number = ?",
                 (past, number),
             )

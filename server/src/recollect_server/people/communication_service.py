@@ -17,6 +17,7 @@ from recollect_server.kernel.domain.errors import (
     StorageUnavailable,
     TrustRequired,
 )
+from recollect_server.kernel.domain.filters import Page, PageEnd
 from recollect_server.kernel.domain.frozen import frozen
 from recollect_server.kernel.domain.ids import is_conversation_id, is_escalation_id, new_ulid
 from recollect_server.kernel.domain.live import Holder, Live
@@ -25,8 +26,8 @@ from recollect_server.kernel.domain.time import UNLIMITED, Deadline, arrival
 from recollect_server.kernel.erase.bulk_removal import BulkReceipt, delete_matching, deleted_once
 from recollect_server.kernel.erase.redaction import LacksLines
 from recollect_server.kernel.index.columns import KnownRequest
+from recollect_server.kernel.index.derived import Stored
 from recollect_server.kernel.index.messages import Place, newest_within
-from recollect_server.kernel.index.stored import Stored
 from recollect_server.kernel.log.redaction import ANY_HASH
 from recollect_server.kernel.log.store import NO_CLAIM, Claim
 from recollect_server.kernel.space.logs import RequestKey
@@ -50,16 +51,13 @@ from recollect_server.people.communication import (
     question_about,
     refusal,
 )
-from recollect_server.people.communication_store import CommunicationStore
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_table import external_of
 from recollect_server.people.received import hash_of_delivery, key_of_partys_delivery, name_of_party
 from recollect_server.people.routing_table import routing_of
 from recollect_server.text.addresses import spellings
 from recollect_server.text.analysis import tokenizer_of
 from recollect_server.text.snippets import CHUNK, PassageFinder, plain
-
-PageEnd = tuple[int, str]
-"""End of a page: a time or a line, and an id."""
 
 
 @frozen
@@ -112,27 +110,11 @@ class GroupSaid:
 
 
 @dataclass(frozen=True, slots=True)
-class CommunicationPage:
-    """A page of communications, and the place behind which the next one begins."""
-
-    communications: list[Communication]
-    next: PageEnd | None
-
-
-@dataclass(frozen=True, slots=True)
 class MessagePage:
     """A communication with a page of its messages, newest first."""
 
     communication: Communication
     messages: list[ExternalMessage]
-    next: PageEnd | None
-
-
-@dataclass(frozen=True, slots=True)
-class EscalationPage:
-    """A page of escalations."""
-
-    escalations: list[Escalation]
     next: PageEnd | None
 
 
@@ -279,15 +261,11 @@ class External:
 
     def page(
         self, chosen: CommunicationFilter, size: int, after: PageEnd | None
-    ) -> CommunicationPage:
+    ) -> Page[Communication]:
         """Return a page of the communications that match, newest update first."""
         self._store.catch_up()
         rows = external_of(self._space.index).select(chosen, size + 1, after)
-        communications = [it.state for it in rows]
-        last = communications[size - 1] if len(rows) > size else None
-        return CommunicationPage(
-            communications[:size], (last.update_time, last.id) if last else None
-        )
+        return Page.of([it.state for it in rows], size, lambda it: (it.update_time, it.id))
 
     def history(
         self, communication_id: str, size: int, after: PageEnd | None, max_bytes: int
@@ -308,7 +286,7 @@ class External:
 
     def escalations(
         self, communication_id: str, size: int, after: PageEnd | None, *, resolved: bool
-    ) -> EscalationPage:
+    ) -> Page[Escalation]:
         """Return a page of escalations, oldest first, of one communication (unset: of all);
         `resolved` includes resolved ones.
         """
@@ -317,8 +295,7 @@ class External:
         rows = external_of(self._space.index).escalations(
             number, size + 1, after, resolved=resolved
         )
-        last = rows[size - 1] if len(rows) > size else None
-        return EscalationPage(rows[:size], (last.create_time, last.id) if last else None)
+        return Page.of(rows, size, lambda it: (it.create_time, it.id))
 
     def search(
         self, query: CommunicationSearch, limit: int, deadline: Deadline = UNLIMITED

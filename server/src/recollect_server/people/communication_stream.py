@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from recollect_server.kernel.domain.conversation import MessagesRedacted
 from recollect_server.kernel.domain.errors import DataUnavailable
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.update import Update
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.order import OrderedChange
 from recollect_server.kernel.space.events import Redacting
@@ -29,7 +29,7 @@ from recollect_server.people.communication import (
     MessageRedacted,
     Trust,
 )
-from recollect_server.people.communication_store import CommunicationStore
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_table import external_of, is_shown
 
 _LISTED = 50  # communications in a snapshot

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from recollect_server.kernel.domain.conversation import MessagesRedacted
-from recollect_server.kernel.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
+from recollect_server.kernel.domain.ids import MAX_LINES, SEQUENCE_BITS, Kind, message_id
 from recollect_server.kernel.index import requests, updates
 from recollect_server.kernel.index.columns import (
     Column,
@@ -23,14 +23,20 @@ from recollect_server.kernel.index.columns import (
     load_texts,
 )
 from recollect_server.kernel.index.database import Database
-from recollect_server.kernel.index.derived import Erased, Removed
+from recollect_server.kernel.index.derived import (
+    Condition,
+    Erased,
+    KindTable,
+    Removed,
+    Stored,
+    conditions,
+    listed,
+)
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.messages import Place
 from recollect_server.kernel.index.removal import WordRemoval
 from recollect_server.kernel.index.requests import SeenNames
-from recollect_server.kernel.index.stored import Condition, KindTable, Stored, conditions, listed
 from recollect_server.kernel.index.updates import Added, Update
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line, line_of
 from recollect_server.people.communication import (
     Communication,

@@ -1,5 +1,6 @@
 """A database of PostgreSQL that any number of server processes use: its pool of connections, and
-the number of this process among them.
+the number of this process among them; and the one connection of a command that runs beside them and
+changes no log (`Session`).
 """
 
 import logging
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import psycopg
 import structlog
@@ -286,7 +287,12 @@ class PostgresDatabase:
         """Return the seconds since the oldest transaction began that writes, in any database of the
         cluster; 0 if there is none that this role may see. Raises DatabaseUnavailable.
         """
-        return self.run(lambda connection, _: _horizon_age(connection))
+        query = (
+            "SELECT extract(epoch FROM clock_timestamp() - min(xact_start)) FROM pg_stat_activity"
+            " WHERE backend_xid IS NOT NULL"
+        )
+        (age,) = self.run(lambda connection, _: first_row(connection, query))
+        return max(0.0, float(age or 0.0))
 
     def note_lease(self, space: str, purpose: str, until: float) -> None:
         """Note that this server holds a lease until a time of the monotonic clock."""
@@ -368,10 +374,41 @@ def _last_signs(connection: Connection) -> dict[int, Any]:
     return {int(number): moment for number, moment in rows}
 
 
-def _horizon_age(connection: Connection) -> float:
-    (age,) = first_row(
-        connection,
-        "SELECT extract(epoch FROM clock_timestamp() - min(xact_start)) FROM pg_stat_activity"
-        " WHERE backend_xid IS NOT NULL",
-    )
-    return max(0.0, float(age or 0.0))
+Work: TypeAlias = Callable[[Connection, bool], T]
+"""Work on a connection, with whether it may have been done already."""
+
+
+class Runs(Protocol):
+    """Protocol of what runs work on a connection."""
+
+    def run(self, work: Work[T]) -> T:
+        """Return the result of work. Raises DatabaseUnavailable."""
+
+
+class Session:
+    """One connection, with the schema up to date."""
+
+    def __init__(self, url: str) -> None:
+        """Connect. Raises DatabaseUnavailable, DatabaseRefused."""
+        conninfo = conninfo_of(url)
+        try:
+            self._connection: Connection = connected(conninfo, configure)
+            try:
+                migrate(self._connection, without_password(url))
+                enter(self._connection)
+            except BaseException:
+                self._connection.close()
+                raise
+        except psycopg.Error as error:
+            raise DatabaseUnavailable(said(error)) from error
+
+    def run(self, work: Work[T]) -> T:
+        """Return the result of work on the connection. Raises DatabaseUnavailable."""
+        try:
+            return work(self._connection, False)
+        except psycopg.Error as error:
+            raise DatabaseUnavailable(said(error)) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import psycopg
 import structlog
 
-from recollect_server.kernel.log.kinds import Action, Kind
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.log.lines import line_of, over
 from recollect_server.kernel.log.order import (
     END,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.log.order import END, Following, Key, Mark, OrderedChanges, Part, Take
 from recollect_server.postgres.connections import Connection, first_row
 from recollect_server.postgres.database import PostgresDatabase

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
 
-from recollect_server.kernel.log.kinds import Action
+from recollect_server.kernel.domain.ids import Action
 from recollect_server.kernel.log.store import (
     Change,
     Changes,
@@ -24,8 +24,7 @@ from recollect_server.postgres.connections import (
     DatabaseTaken,
     DatabaseUnavailable,
 )
-from recollect_server.postgres.database import PostgresDatabase
-from recollect_server.postgres.session import Runs
+from recollect_server.postgres.database import PostgresDatabase, Runs
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""

@@ -1,4 +1,5 @@
-"""Spaces of a database that are made and deleted, and the receipts of the deleted ones.
+"""Spaces of a database that are made and deleted, the receipts of the deleted ones, and the mark of
+a database that all logs are copied to (see `kernel.log.moves`).
 
 A space is deleted log by log, as others delete a log. The receipt is written first, with the
 numbers of what is there then, and tells the other replicas, which ask for it every second
@@ -15,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.log.files import read_file
-from recollect_server.kernel.log.kinds import Kind
+from recollect_server.kernel.log.moves import MoveMark
 from recollect_server.kernel.log.space_removal import SpaceReceipt
 from recollect_server.kernel.log.store import LogNotFound, Version
 from recollect_server.postgres.connections import Connection, first_row
@@ -145,6 +147,22 @@ class PostgresSpaces:
         """Return the receipts of all deleted spaces, oldest first."""
         rows = self._rows("read", f"SELECT {_RECEIPT} FROM recollect.deleted_spaces ORDER BY id")
         return [SpaceReceipt(name, *map(int, numbers)) for name, *numbers in rows]
+
+    def mark(self) -> MoveMark | None:
+        """Return the mark of the database, if all logs are copied to it."""
+        select = "SELECT source, ended FROM recollect.moved_from"
+        rows = fetched(self._database, "shared", "read", select)
+        return MoveMark(*rows[0]) if rows else None
+
+    def set_mark(self, mark: MoveMark) -> None:
+        """Replace the mark."""
+        fetched(
+            *(self._database, "shared", "written"),
+            "INSERT INTO recollect.moved_from (source, ended) VALUES (%s, %s)"
+            " ON CONFLICT (alone) DO UPDATE"
+            " SET source = excluded.source, ended = excluded.ended",
+            *(mark.source, mark.ended),
+        )
 
     def _finish(self, name: str) -> SpaceReceipt:
         store = PostgresStore(self._database, name, self._data_dir / name)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
+from recollect_server.kernel.domain.ids import LEDGER, Kind, kind_of
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.log.files import make_folder
-from recollect_server.kernel.log.kinds import LEDGER, Kind, kind_of
 from recollect_server.kernel.log.lines import Belonging, Line, Place, line_of
 from recollect_server.kernel.log.store import (
     NO_CLAIM,

@@ -11,7 +11,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from recollect_server.kernel.domain.budget import BYTES_PER_TOKEN
 from recollect_server.kernel.domain.filters import Filter, SearchScope
 from recollect_server.kernel.domain.ids import (
     MAX_LINES,
@@ -20,6 +19,7 @@ from recollect_server.kernel.domain.ids import (
     number_of,
     sequence_of,
 )
+from recollect_server.kernel.domain.message import BYTES_PER_TOKEN
 from recollect_server.kernel.index.conversations import condition_of
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.messages import Place

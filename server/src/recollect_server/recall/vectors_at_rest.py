@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from recollect_server.kernel.compare.checks import Checker, Findings
 from recollect_server.kernel.compare.comparison import Compared, Comparison
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.erase.erasing import Participant
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.store import Version
 from recollect_server.kernel.space.conversation_logs import ConversationReading
 from recollect_server.recall.embedding.texts import text_of

@@ -18,8 +18,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from pathlib import Path
 
+import orjson
 import structlog
 
 from recollect_server.kernel.domain.conversation import Conversation
@@ -29,14 +30,14 @@ from recollect_server.kernel.domain.errors import (
     ConversationPinned,
     StorageUnavailable,
 )
-from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.filters import Filter, PageEnd
 from recollect_server.kernel.domain.ids import is_communication_id
 from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.time import Clock
-from recollect_server.kernel.erase.bulk_removal import PageEnd
 from recollect_server.kernel.erase.deletion import DELETE_ANCHORS, KEEP_ANCHORS, NotConfirmed
-from recollect_server.kernel.index.stored import Size
+from recollect_server.kernel.index.derived import Size
 from recollect_server.kernel.log.codec import NUMBER, TEXT, TIME, Codec, Field
+from recollect_server.kernel.log.files import read_file, write_private
 from recollect_server.kernel.log.ledger import Ledger
 from recollect_server.kernel.log.store import (
     RETENTION,
@@ -133,14 +134,30 @@ class RetentionGrace:
             self._count += conversations
 
 
-class RuleTimes(Protocol):
-    """Protocol of where the times are kept at which rules were first in force, by their texts."""
+class RuleTimesFile:
+    """The times at which rules were first in force, in milliseconds by the rule's text:
+    `<data-dir>/retention.json`.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / "retention.json"
 
     def read(self) -> dict[str, int]:
-        """Return the times in milliseconds."""
+        """Return the times; none if the file is missing or damaged, so that every rule is new."""
+        try:
+            record = orjson.loads(read_file(self._path))
+            return {str(rule): int(time) for rule, time in record.items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            return {}
 
     def write(self, times: dict[str, int]) -> None:
         """Keep the times. Raises StorageUnavailable."""
+        try:
+            write_private(self._path, orjson.dumps(times), sync=True)
+        except OSError as error:
+            raise StorageUnavailable(
+                f"the times of the rules of retention cannot be kept: {error.strerror}"
+            ) from error
 
 
 class NewRules:
@@ -156,7 +173,7 @@ class NewRules:
         rules: Live[tuple[RetentionRule, ...]],
         grace: Live[float],
         clock: Clock,
-        file: RuleTimes,
+        file: RuleTimesFile,
     ) -> None:
         """`rules` are those of all spaces; `grace` is in seconds."""
         self._rules = rules

@@ -1,6 +1,6 @@
 """The composition root: builds every part from the settings, starts them in order, stops them in
-reverse. `space` composes one open space, `models` chooses the models, `folder` holds the data
-folder.
+reverse, with the background work: a thread or a few for each kind of job, over all open spaces.
+`space` composes one open space, `models` chooses the models, `folder` holds the data folder.
 """
 
 import threading
@@ -14,7 +14,8 @@ import structlog
 
 from recollect_server.access.tokens import Tokens
 from recollect_server.admin.due import DueMarkers
-from recollect_server.admin.verifications import VerificationAdministration
+from recollect_server.admin.spaces import VerificationAdministration
+from recollect_server.contract.admin_service import AdminHandlers
 from recollect_server.contract.answers import Answers
 from recollect_server.contract.handling import Rules
 from recollect_server.contract.rules import SizeLimits
@@ -28,6 +29,8 @@ from recollect_server.kernel.compare.recovery import (
 )
 from recollect_server.kernel.domain.errors import (
     InvalidField,
+    SpaceBeingDeleted,
+    Stopping,
     StorageUnavailable,
 )
 from recollect_server.kernel.domain.live import Holder, Live
@@ -37,9 +40,7 @@ from recollect_server.kernel.format import NewerFormat, mark_format
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.space.locks import LockOrder
 from recollect_server.kernel.space.spaces import Lease, Spaces
-from recollect_server.run.administration import Administered, admin_handlers
-from recollect_server.run.background import start_jobs
-from recollect_server.run.callers import Callers, open_callers
+from recollect_server.run.administration import Callers, admin_handlers, open_callers
 from recollect_server.run.folder import (
     NO_MEMORY,
     CannotStart,
@@ -49,8 +50,11 @@ from recollect_server.run.folder import (
     check_address_space,
     is_out_of_memory,
 )
-from recollect_server.run.jobs.due_work import DueWork
+from recollect_server.run.jobs.due_work import DueKeeper, DueWork, StreamKeeper, request_awaited
 from recollect_server.run.jobs.loop import Loop
+from recollect_server.run.jobs.notes import Abbreviator
+from recollect_server.run.jobs.of_space import JOBS, EmbedderJob, FollowerJob, RetentionKeeper
+from recollect_server.run.jobs.rounds import Rounds
 from recollect_server.run.models import model_folder, open_models, writer_of_notes
 from recollect_server.run.pages import (
     Observed,
@@ -209,10 +213,8 @@ def _start(
     # The disk and the default space are looked at before anybody calls.
     with _default_space(spaces, settings) as space:
         recovered = space.recovered
-        administered = Administered(
-            live, stores, clock, callers, new_rules, spaces, streams, verifications
-        )
-        server = _server(shared, administered)
+        handlers = admin_handlers(live, shared, callers, spaces, verifications)
+        server = _server(shared, callers, spaces, handlers)
     start_jobs(shared, spaces, stops)
     # as soon as no call is under way: before jobs, which may take a moment to end
     stops.append(lambda: _flush(spaces))
@@ -221,15 +223,18 @@ def _start(
     stops.append(gate.stop)
     addresses = tuple(server.start())
     lock.publish(addresses)
-    stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
+    seconds_to_stop = settings.shutdown_grace.total_seconds()
+    stops.append(lambda: server.stop(seconds_to_stop))
     pages.health.follow(server.health)
     pages.observed.append(Observed(spaces, streams, server, stores, settings.data_dir))
-    stops.append(pages.observed.clear)
-    # first: a server that stops would wait for open streams, all of its grace
-    stops.append(streams.stop)
-    stops.append(lambda: stores.expect_close(settings.shutdown_grace.total_seconds()))
-    stops.append(lambda: spaces.expect_close(settings.shutdown_grace.total_seconds()))
-    stops.append(server.leave)
+    stops += (
+        pages.observed.clear,
+        # first: a server that stops would wait for open streams, all of its grace
+        streams.stop,
+        lambda: stores.expect_close(seconds_to_stop),
+        lambda: spaces.expect_close(seconds_to_stop),
+        server.leave,
+    )
     return App(
         addresses,
         settings.data_dir,
@@ -286,9 +291,11 @@ def _default_space(spaces: Spaces[OpenSpace], settings: Settings) -> Lease[OpenS
         raise cannot_use(settings.data_dir, error.__cause__) from error
 
 
-def _server(shared: Shared, administered: Administered) -> Server:
+def _server(
+    shared: Shared, callers: Callers, spaces: Spaces[OpenSpace], administration: AdminHandlers
+) -> Server:
     """Build the gRPC server, which does not listen yet."""
-    live, spaces, callers = shared.live, administered.spaces, administered.callers
+    live = shared.live
     return Server(
         callers.gate,
         spaces,
@@ -304,7 +311,7 @@ def _server(shared: Shared, administered: Administered) -> Server:
             SizeLimits(live.now.max_message_bytes, live.now.max_batch_bytes),
             shared.clock,
         ),
-        of_no_space={"AdminService": admin_handlers(administered)},
+        of_no_space={"AdminService": administration},
     )
 
 
@@ -343,3 +350,60 @@ def _server_options(live: Live[Settings], tokens: Tokens, telemetry: Telemetry) 
         data_dir=settings.data_dir,
         telemetry=telemetry,
     )
+
+
+_REMOVALS_EVERY = 1.0  # seconds between two looks for spaces that other servers deleted
+_PATIENCE = 2.0  # seconds that such a space may be used on
+
+
+def start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[[], None]]) -> None:
+    settings, stores, due, writer = shared.live.now, shared.stores, shared.due, shared.writer
+    jobs = [
+        it
+        for it in JOBS
+        if not (it is FollowerJob and settings.store == FOLDER)
+        and not (it is EmbedderJob and shared.workers is None)
+    ]
+    # what rules delete is bounded for all spaces together, which two at once could exceed
+    stops += [Rounds(job, spaces, one_at_a_time=job is RetentionKeeper).stop for job in jobs]
+    if settings.store != FOLDER:
+        removals = partial(_follow_removals, stores, spaces, shared.streams)
+        stops.append(_repeated("space-removals", removals, spaces))
+    if writer is not None:
+        slow = settings.abbreviation_timeout.total_seconds() / 2
+        threads = settings.abbreviation_threads
+        stops.append(
+            Abbreviator(spaces, writer.model, shared.clock, threads, slow, shared.telemetry).stop
+        )
+        if writer.condenser is not None:
+            stops.append(writer.condenser.close)  # before the one that waits for its calls
+        log.info("notes_are_taken", by=writer.model.name)
+    keeper = StreamKeeper(shared.streams.awaited, spaces)
+    shared.streams.wake_by(keeper.wake)
+    stops.append(keeper.stop)
+    stops += (DueKeeper(spaces, due, shared.clock).stop, shared.stopping.set)
+    if settings.store != FOLDER:
+        awaited = partial(request_awaited, stores.awaited, spaces, due, shared.clock)
+        stops.append(_repeated("awaited", awaited, spaces))
+
+
+def _repeated(
+    name: str, look: Callable[[], float], spaces: Spaces[OpenSpace]
+) -> Callable[[], None]:
+    """Begin to look round after round, and return what stops that."""
+    loop = Loop(name, look)
+    loop.start()
+    return lambda: loop.stop(spaces.patience())
+
+
+def _follow_removals(stores: Stores, spaces: Spaces[OpenSpace], streams: Streams) -> float:
+    """Remove what other servers deleted; return the seconds until the next look."""
+
+    def close(name: str, remove: Callable[[], None]) -> None:
+        with streams.ended_in(name):
+            spaces.remove(name, _PATIENCE, remove)
+
+    # What cannot be closed or asked for now is tried again.
+    with suppress(StorageUnavailable, SpaceBeingDeleted, Stopping):
+        stores.follow_removals(close)
+    return _REMOVALS_EVERY

@@ -5,7 +5,7 @@ stream), which knows none of them.
 from recollect_server.anchors.service import AnchorChecker, KeptAnchors
 from recollect_server.anchors.table import ANCHORS
 from recollect_server.channels.deliveries import Deliveries, DeliveryChecker
-from recollect_server.checkpoints.log import THREADS
+from recollect_server.checkpoints.checkpoint import THREADS
 from recollect_server.checkpoints.service import ThreadChecker
 from recollect_server.insight.tables import ACTIVITY
 from recollect_server.kernel.domain.conversation import ConversationNaming, register_naming

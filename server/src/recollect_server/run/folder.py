@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from recollect_server.kernel.log.files import make_folder, open_transcript
+from recollect_server.kernel.log.files import make_folder, open_transcript, opened
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.run.settings import Settings
 
@@ -235,12 +235,11 @@ def _hide_from_git(data_dir: Path, handle: int) -> None:
     already may have others' beside the server's.
     """
     if set(os.listdir(handle)) <= _BEFOREHAND:
-        with suppress(OSError):  # whatever refuses it refuses what matters more
-            made = open_transcript(data_dir / _GITIGNORE, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            try:
-                os.write(made, b"# Made by Recollect: conversations are not for commit.\n*\n")
-            finally:
-                os.close(made)
+        with (
+            suppress(OSError),  # whatever refuses it refuses what matters more
+            opened(data_dir / _GITIGNORE, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as made,
+        ):
+            os.write(made, b"# Made by Recollect: conversations are not for commit.\n*\n")
 
 
 def _lock_folder(handle: int) -> None:

@@ -6,13 +6,11 @@ from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.telemetry import Telemetry
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.notes.hosted import claude, openai_api
-from recollect_server.notes.hosted.circuit_breaker import Backoff
 from recollect_server.notes.hosted.claude import AnthropicEndpoint
-from recollect_server.notes.hosted.hosted import Endpoint, HostedModel
+from recollect_server.notes.hosted.hosted import Backoff, Endpoint, HostedModel
 from recollect_server.notes.hosted.language_model import ModelUnavailable
-from recollect_server.notes.hosted.ledger import SpendingFile
 from recollect_server.notes.hosted.openai_api import OpenAIEndpoint
-from recollect_server.notes.hosted.spending import DailySpending, Spending, SpendingLimits
+from recollect_server.notes.hosted.spending import Spending, SpendingFile, SpendingLimits
 from recollect_server.run.folder import CannotStart
 from recollect_server.run.settings import Settings
 
@@ -34,16 +32,7 @@ def hosted_model(
             now.abbreviation_output_price,
         )
     )
-    file = SpendingFile(settings.data_dir)
-
-    def read(day: str) -> DailySpending:
-        last, calls, tokens, cost = file.last()
-        return DailySpending(calls, tokens, cost) if last == day else DailySpending()
-
-    def write(day: str, spent: DailySpending) -> None:
-        file.write(day, spent.calls, spent.tokens, spent.cost)
-
-    spending = Spending(clock, budget, read, write, telemetry)
+    spending = Spending(clock, budget, SpendingFile(settings.data_dir), telemetry)
     names = [settings.abbreviation_model]
     if settings.compaction and settings.compaction_model not in ("auto", names[0]):
         names.append(settings.compaction_model)

@@ -312,10 +312,9 @@ class Metrics(Telemetry):
         self._counts: dict[str, dict[tuple[str, ...], float]] = {
             name: {} for name in ("recollect_calls_total", *_OF_COUNTS.values())
         }
-        self._histograms: dict[str, dict[tuple[str, ...], _Histogram]] = {}
-        for metric in _ALL:
-            if metric.kind == "histogram":
-                self._histograms[metric.name] = {}
+        self._histograms: dict[str, dict[tuple[str, ...], _Histogram]] = {
+            metric.name: {} for metric in _ALL if metric.kind == "histogram"
+        }
         # Series with one label or none are there from the start: a rate needs a first value.
         for count, name in _OF_COUNTS.items():
             for labels in all_labels(METRICS[name]):

@@ -4,7 +4,7 @@ needs the extra `postgres`.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import structlog
@@ -16,13 +16,10 @@ from recollect_server.kernel.log.moves import refusal
 from recollect_server.kernel.log.space_removal import SpaceReceipt
 from recollect_server.kernel.log.store import LogStore
 from recollect_server.postgres.connections import DatabaseBusy, DatabaseRefused, DatabaseUnavailable
-from recollect_server.postgres.database import PostgresDatabase
-from recollect_server.postgres.moves import DatabaseMark
-from recollect_server.postgres.session import Session
+from recollect_server.postgres.database import PostgresDatabase, Session
 from recollect_server.postgres.spaces import PostgresSpaces
 from recollect_server.postgres.store import PostgresStore
-from recollect_server.postgres.token_uses import PostgresTokenUses
-from recollect_server.postgres.tokens import PostgresTokenLedger
+from recollect_server.postgres.tokens import PostgresTokenLedger, PostgresTokenUses
 from recollect_server.run.database_state import DatabaseState
 from recollect_server.run.folder import CannotStart
 from recollect_server.run.jobs.loop import Loop
@@ -42,10 +39,8 @@ def opened_tokens(store: LogStoreName) -> Iterator[tuple[PostgresTokenLedger, Po
     """
     with _refusing(store, "--store"):
         session = Session(store.url)
-    try:
+    with closing(session):
         yield PostgresTokenLedger(session), PostgresTokenUses(session)
-    finally:
-        session.close()
 
 
 @contextmanager
@@ -74,10 +69,10 @@ class PostgresStores:
                 connections=settings.store_connections,
                 prepares=_PREPARES[settings.store_prepared_statements],
             )
-        if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
+        self._spaces = spaces = PostgresSpaces(self._database, self._data_dir)
+        if reason := refusal(spaces, f"the database {settings.store}"):
             self._database.close()
             raise CannotStart(reason)
-        self._spaces = spaces = PostgresSpaces(self._database, self._data_dir)
         self.names, self.receipts = spaces.names, spaces.receipts
         self.make, self.remove = spaces.make, spaces.remove
         self.follow_removals, self.awaited = spaces.follow, spaces.awaited
@@ -183,9 +178,8 @@ class DatabasePlace:
         """Open the database that a flag names, alone. Raises CannotStart."""
         with _refusing(store, flag):
             self._database = PostgresDatabase(store.url, is_alone=True)
-        mark = DatabaseMark(self._database)
-        self.mark, self.set_mark = mark.mark, mark.set_mark
         self._spaces = PostgresSpaces(self._database, Path())
+        self.mark, self.set_mark = self._spaces.mark, self._spaces.set_mark
         self.names, self.is_made = self._spaces.names, self._spaces.is_made
         self._tokens = PostgresTokenLedger(self._database)
         self.tokens, self.close = self._tokens.raw, self._database.close

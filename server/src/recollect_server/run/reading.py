@@ -8,8 +8,8 @@ from typing import Any
 
 from recollect_server.kernel.compare.recovery import Making
 from recollect_server.kernel.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.kernel.domain.ids import Action
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.kinds import Action
 from recollect_server.kernel.log.store import LogStore
 from recollect_server.kernel.space.space import Space
 

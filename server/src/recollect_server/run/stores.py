@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from recollect_server.access.token_log import TokenLedger, TokenLines
-from recollect_server.access.token_use_file import TokenUseFiles, TokenUseStore
+from recollect_server.access.token_uses import TokenUseFiles, TokenUseStore
 from recollect_server.admin.spaces import SpaceStores
 from recollect_server.kernel.domain.errors import InvalidField
 from recollect_server.kernel.domain.ids import is_space_name

@@ -7,10 +7,15 @@ that a budget spent by these charges holds for the text.
 
 from functools import cached_property
 
-from recollect_server.anchors.anchor import Anchor
+from recollect_server.anchors.log import Anchor
 from recollect_server.context.context import Context, GroupMessage, Source
-from recollect_server.kernel.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_tokens
-from recollect_server.kernel.domain.message import Attachment, Message
+from recollect_server.kernel.domain.message import (
+    BYTES_PER_TOKEN,
+    Attachment,
+    Message,
+    estimate_tokens,
+    message_tokens,
+)
 from recollect_server.recall.model.statement import ProfileStatement
 from recollect_server.text.text import one_line
 

@@ -2,7 +2,7 @@
 can pass for another line.
 """
 
-from recollect_server.anchors.anchor import Anchor
+from recollect_server.anchors.log import Anchor
 from recollect_server.context.context import Context, GroupMessage, Source
 from recollect_server.context.rendering.form import Form, attachment_line, tokens_of
 from recollect_server.context.rendering.spoken import (

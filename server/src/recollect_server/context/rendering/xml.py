@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, tzinfo
 from functools import cached_property
 
-from recollect_server.anchors.anchor import Anchor
+from recollect_server.anchors.log import Anchor
 from recollect_server.context.context import Candidate, Context, GroupMessage, Source, pair_results
 from recollect_server.context.rendering.form import Form, tokens_of
 from recollect_server.context.rendering.spoken import (

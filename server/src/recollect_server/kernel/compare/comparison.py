@@ -17,11 +17,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from recollect_server.kernel.domain.errors import StorageUnavailable
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.index.checking import Contents, Words
+from recollect_server.kernel.index.derived import Stored
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.index.stored import Stored
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.store import (
     LogNotFound,

@@ -26,9 +26,10 @@ from recollect_server.kernel.domain.errors import (
     NothingNamed,
     StorageUnavailable,
 )
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.erase.erasing import Participant, finish_deletes, finish_interrupted
-from recollect_server.kernel.erase.unindexing import settle_all
+from recollect_server.kernel.erase.redaction import settle_all
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.file import (
     Seal,
@@ -40,7 +41,6 @@ from recollect_server.kernel.index.file import (
     remove_files,
 )
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.store import (
     LogNotFound,
     LogStore,

@@ -12,12 +12,12 @@ from recollect_server.kernel.compare.checks import Findings, again, shown
 from recollect_server.kernel.compare.comparison import Compared, Comparison
 from recollect_server.kernel.compare.recovery import Progress, no_progress, opened
 from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.index.checking import Words
 from recollect_server.kernel.index.file import NAME
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.store import LEDGERS, Version, has_version
 from recollect_server.kernel.space.features import Features
 from recollect_server.kernel.space.logs import Logs

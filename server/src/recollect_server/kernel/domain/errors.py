@@ -47,7 +47,11 @@ from dataclasses import dataclass
 
 
 class RecollectError(Exception):
-    """A failure that is reported to the caller by its kind."""
+    """A failure that is reported to the caller by its kind, with some facts about it."""
+
+    def __init__(self, text: str = "", **facts: object) -> None:
+        super().__init__(text)
+        self.facts = facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,9 @@ class ConversationNotFound(RecollectError):
     """No such conversation, or it was deleted."""
 
     def __init__(self, conversation_id: str) -> None:
-        super().__init__(f"there is no conversation {conversation_id}")
-        self.conversation_id = conversation_id
+        super().__init__(
+            f"there is no conversation {conversation_id}", conversation_id=conversation_id
+        )
 
 
 class ConversationDamaged(ConversationNotFound):
@@ -95,16 +100,15 @@ class ConversationDamaged(ConversationNotFound):
         RecollectError.__init__(
             self,
             f"{conversation_id} is damaged, and no line of it can be read: what is left is in {left}",
+            conversation_id=conversation_id,
         )
-        self.conversation_id = conversation_id
 
 
 class NothingNamed(RecollectError):
     """There is nothing of that kind and name. (Conversations have an error of their own.)"""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"there is no {kind} {name}")
-        self.name = name
+        super().__init__(f"there is no {kind} {name}", name=name)
 
 
 class LogMisplaced(RecollectError):
@@ -114,9 +118,8 @@ class LogMisplaced(RecollectError):
 
     def __init__(self, kind: str, name: str, log: str, reason: str) -> None:
         super().__init__(
-            f"the {kind} {name} cannot be read: what is left is in {log}, and {reason}"
+            f"the {kind} {name} cannot be read: what is left is in {log}, and {reason}", name=name
         )
-        self.name = name
 
 
 class CommunicationNotFound(NothingNamed):
@@ -179,8 +182,9 @@ class ConversationExists(RecollectError):
     """A conversation has the id that a new one was to have."""
 
     def __init__(self, conversation_id: str) -> None:
-        super().__init__(f"there is a conversation {conversation_id} already")
-        self.conversation_id = conversation_id
+        super().__init__(
+            f"there is a conversation {conversation_id} already", conversation_id=conversation_id
+        )
 
 
 class RequestIdReused(RecollectError):
@@ -189,9 +193,9 @@ class RequestIdReused(RecollectError):
     def __init__(self, request_id: str) -> None:
         super().__init__(
             f"request_id {request_id} was used before with another payload: take a new one for"
-            " another request"
+            " another request",
+            request_id=request_id,
         )
-        self.request_id = request_id
 
 
 class ConversationFull(RecollectError):
@@ -200,10 +204,10 @@ class ConversationFull(RecollectError):
     def __init__(self, conversation_id: str, limit: str) -> None:
         super().__init__(
             f"{conversation_id} reached the limit {limit}: begin a new conversation, or have the"
-            " limit raised"
+            " limit raised",
+            conversation_id=conversation_id,
+            limit=limit,
         )
-        self.conversation_id = conversation_id
-        self.limit = limit
 
 
 class TurnOutOfDate(RecollectError):
@@ -211,10 +215,10 @@ class TurnOutOfDate(RecollectError):
 
     def __init__(self, expected_turn: int, turn_count: int) -> None:
         super().__init__(
-            f"expected_turn is {expected_turn} and the newest turn is {turn_count}: load and decide again"
+            f"expected_turn is {expected_turn} and the newest turn is {turn_count}: load and decide again",
+            expected_turn=expected_turn,
+            turn_count=turn_count,
         )
-        self.expected_turn = expected_turn
-        self.turn_count = turn_count
 
 
 class ConversationReadOnly(RecollectError):
@@ -222,10 +226,10 @@ class ConversationReadOnly(RecollectError):
 
     def __init__(self, conversation_id: str, channel: str) -> None:
         super().__init__(
-            f"{conversation_id} is pinned on {channel}, and takes messages from there alone"
+            f"{conversation_id} is pinned on {channel}, and takes messages from there alone",
+            conversation_id=conversation_id,
+            channel=channel,
         )
-        self.conversation_id = conversation_id
-        self.channel = channel
 
 
 class ConversationPinned(RecollectError):
@@ -233,9 +237,9 @@ class ConversationPinned(RecollectError):
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(
-            f"{conversation_id} is pinned: set force to delete it, or pin another one in its place"
+            f"{conversation_id} is pinned: set force to delete it, or pin another one in its place",
+            conversation_id=conversation_id,
         )
-        self.conversation_id = conversation_id
 
 
 class AnchorsPresent(RecollectError):
@@ -243,26 +247,30 @@ class AnchorsPresent(RecollectError):
 
     def __init__(self, anchors: int) -> None:
         super().__init__(
-            f"the conversation has anchors ({anchors}): set the field anchors, to keep or to delete them"
+            f"the conversation has anchors ({anchors}): set the field anchors, to keep or to delete them",
+            anchors=anchors,
         )
-        self.anchors = anchors
 
 
 class TrustRequired(RecollectError):
     """The party's trust does not allow a reply. Nothing was recorded."""
 
     def __init__(self, communication_id: str, trust: str, why: str) -> None:
-        super().__init__(f"{communication_id} may not be answered: {why}")
-        self.communication_id = communication_id
-        self.trust = trust
+        super().__init__(
+            f"{communication_id} may not be answered: {why}",
+            communication_id=communication_id,
+            trust=trust,
+        )
 
 
 class EscalationClosed(RecollectError):
     """The escalation was resolved before, with another answer, which stands."""
 
     def __init__(self, escalation_id: str) -> None:
-        super().__init__(f"{escalation_id} was resolved before, and its answer stands")
-        self.escalation_id = escalation_id
+        super().__init__(
+            f"{escalation_id} was resolved before, and its answer stands",
+            escalation_id=escalation_id,
+        )
 
 
 class CallerGone(RecollectError):
@@ -285,8 +293,8 @@ class DeadlineExceeded(RecollectError):
 class TryAgain(RecollectError):
     """The same request may succeed later: after so many milliseconds, at the soonest."""
 
-    def __init__(self, reason: str, retry_after_ms: int = 1000) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, retry_after_ms: int = 1000, **facts: object) -> None:
+        super().__init__(reason, **facts)
         self.retry_after_ms = retry_after_ms
 
 
@@ -303,8 +311,7 @@ class MessagesHeld(StorageUnavailable):
 
     def __init__(self, text: str, held_because: str) -> None:
         """`held_because` is the reason of the disk, for sentences that clients make themselves."""
-        super().__init__(text)
-        self.held_because = held_because
+        super().__init__(text, held_because=held_because)
 
 
 class IndexUnavailable(DataUnavailable):
@@ -318,8 +325,8 @@ class RateLimited(TryAgain):
         super().__init__(
             f"{sender} writes faster than sender_rate allows: deliver the message again later",
             retry_after_ms,
+            sender=sender,
         )
-        self.sender = sender
 
 
 class TooManySubscribers(TryAgain):
@@ -355,16 +362,13 @@ class LimitExceeded(TryAgain):
             f"the {of} reached its limit {limit}{f' of {most:g}' if most else ''}: try again later,"
             " or have the limit raised",
             retry_after_ms,
+            limit=limit,
+            of=of,
         )
-        self.limit = limit
-        self.of = of
 
 
 class SpaceBeingDeleted(TryAgain):
     """A space is being deleted, or could not be, because it was used."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
 
 
 class SpaceMade(TryAgain):

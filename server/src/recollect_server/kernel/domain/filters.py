@@ -1,10 +1,41 @@
-"""Filters: which conversations and messages a call is about. Every part that is set
-must match. Times are in milliseconds.
+"""Filters: which conversations and messages a call is about; and the pages of what they choose.
+Every part of a filter that is set must match. Times are in milliseconds.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from recollect_server.kernel.domain.conversation import NOBODY, Party
+
+T = TypeVar("T")
+
+PageEnd = tuple[int, str]
+"""End of a page: a time, a number or a line, and a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list."""
+
+    entries: list[T]
+    places: list[PageEnd]
+    """Place of each entry in the list."""
+    is_last: bool
+
+    @staticmethod
+    def of(entries: Sequence[T], size: int, place: Callable[[T], PageEnd]) -> "Page[T]":
+        """Return the page of the first `size` entries: one more says that there is another page."""
+        page = list(entries[:size])
+        return Page(page, list(map(place, page)), len(entries) <= size)
+
+    def end(self, count: int | None = None) -> PageEnd | None:
+        """Return the place behind which the next page begins, if this one has `count` entries
+        (None: all); None if there is no other.
+        """
+        taken = self.places[:count]
+        is_whole = self.is_last and len(taken) == len(self.places)
+        return None if is_whole or not taken else taken[-1]
 
 
 @dataclass(frozen=True, slots=True)

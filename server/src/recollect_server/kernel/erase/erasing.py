@@ -16,7 +16,7 @@ many short ones.
 Up to step 1 nothing has happened. From there on the store lists what the log was (`Version.DELETED`
 and `Version.REPLACED`), and all who find it there take the other steps: a call, the next start, a
 round of repairs, a process that follows what another one began, and who made a new index. To take
-them again is harmless. Unindexing (`kernel.erase.unindexing`) takes step 3 alone, and leaves
+them again is harmless. Unindexing (`kernel.erase.redaction`) takes step 3 alone, and leaves
 the log.
 
 Words can be taken out of an index only by the text that they were added with. A store that
@@ -37,13 +37,12 @@ import structlog
 
 from recollect_server.kernel.domain.conversation import MessagesRedacted
 from recollect_server.kernel.domain.frozen import frozen
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.columns import KnownRequest
-from recollect_server.kernel.index.derived import Erased, Removed
+from recollect_server.kernel.index.derived import Erased, Removed, Stored
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.removal import LONG_MESSAGE, RemovalStep, Text
-from recollect_server.kernel.index.stored import Stored
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line, lines_of
 from recollect_server.kernel.log.store import LogNotFound, LogStore, Position, Version
 from recollect_server.kernel.space.events import Redacted, Redacting

@@ -19,8 +19,8 @@ from recollect_server.kernel.domain.conversation import (
     Party,
     Split,
 )
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.message import Role, Usage
-from recollect_server.kernel.log.kinds import Kind
 
 T = TypeVar("T")
 
@@ -258,7 +258,7 @@ class UpdateRow:
     number: int
     """The number of the log among those of its kind."""
     kind: str
-    """The kind of log (see `kernel.log.kinds.Kind`)."""
+    """The kind of log (see `kernel.domain.ids.Kind`)."""
     time: int
     first: int
     last: int

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from recollect_server.kernel.domain.conversation import Conversation
 from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.index.columns import CONVERSATIONS, dump_json
-from recollect_server.kernel.index.stored import Condition, LogTable, conditions, listed
+from recollect_server.kernel.index.derived import Condition, LogTable, conditions, listed
 
 _conversation_of = CONVERSATIONS.reader(1)
 

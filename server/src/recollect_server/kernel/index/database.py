@@ -93,6 +93,15 @@ class Database:
         """Run the work in a transaction of its own and return its result (see `Writer.write`)."""
         return self.writer.write(work)
 
+    def execute(self, *statements: tuple[str, Any]) -> None:
+        """Execute statements, each with its values, in a transaction of their own."""
+
+        def work(connection: apsw.Connection, _: int) -> None:
+            for statement, values in statements:
+                connection.execute(statement, values)
+
+        self.write(work)
+
     @contextmanager
     def until(self, deadline: Deadline) -> Iterator[None]:
         """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is

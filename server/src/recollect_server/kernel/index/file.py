@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +16,12 @@ import orjson
 
 from recollect_server.kernel.domain.time import UNLIMITED, Deadline
 from recollect_server.kernel.index.sqlite import FAILURES, connected
-from recollect_server.kernel.log.files import open_transcript, read_file, sync_folder
+from recollect_server.kernel.log.files import (
+    open_transcript,
+    read_file,
+    sync_folder,
+    write_private,
+)
 
 T = TypeVar("T")
 
@@ -63,10 +68,7 @@ def seal(folder: Path) -> None:
     if _log_size(path):
         return
     sealed = orjson.dumps({"digest": _digest(path), "file": identity(path)})
-    temporary = path.with_name(f"{NAME}{SEAL}.new")
-    temporary.write_bytes(sealed)
-    temporary.chmod(0o600)
-    temporary.replace(path.with_name(NAME + SEAL))
+    write_private(path.with_name(NAME + SEAL), sealed, sync=False)
 
 
 def read_seal(folder: Path) -> Seal:
@@ -159,10 +161,7 @@ def keep_ends(folder: Path) -> dict[str, int]:
                 rows = connection.execute(query).fetchall()
             ends |= {str(name): int(size) for name, size in rows}  # type: ignore[arg-type]  # both columns are what their tables say
     with suppress(OSError):  # a disk that takes nothing: then they are known until the server ends
-        temporary = folder / f"{NAME}{ENDS}.new"
-        temporary.write_bytes(orjson.dumps(ends))
-        temporary.chmod(0o600)
-        temporary.replace(folder / f"{NAME}{ENDS}")
+        write_private(folder / f"{NAME}{ENDS}", orjson.dumps(ends), sync=False)
     return ends
 
 
@@ -293,12 +292,9 @@ def looking(path: Path) -> Iterator[apsw.Connection]:
     """Yield a connection that only looks, and takes nothing from a server that has the file. Raises
     apsw.Error.
     """
-    connection = connected(path, apsw.SQLITE_OPEN_READONLY)
-    try:
+    with closing(connected(path, apsw.SQLITE_OPEN_READONLY)) as connection:
         connection.set_busy_timeout(_PATIENCE_OUTSIDE)
         yield connection
-    finally:
-        connection.close()
 
 
 @contextmanager

@@ -32,22 +32,21 @@ from recollect_server.kernel.domain.conversation import (
     TurnMemory,
 )
 from recollect_server.kernel.domain.errors import IndexUnavailable
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.message import Message
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index import requests
 from recollect_server.kernel.index.columns import CONVERSATIONS
 from recollect_server.kernel.index.conversations import ConversationTable, Lengths
 from recollect_server.kernel.index.database import Database
-from recollect_server.kernel.index.derived import Analysis, Derived, Erased, Tables
+from recollect_server.kernel.index.derived import Analysis, Derived, Erased, KindTable, Tables
 from recollect_server.kernel.index.file import seal
 from recollect_server.kernel.index.log import IndexLog
 from recollect_server.kernel.index.messages import MessageTable, row_of, searchable_text
 from recollect_server.kernel.index.migrations import expected_tables
 from recollect_server.kernel.index.removal import WANT_REBUILD, Removal, forget_derived
 from recollect_server.kernel.index.requests import RequestTable
-from recollect_server.kernel.index.stored import KindTable
 from recollect_server.kernel.index.updates import Added, Update
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line, contents_of
 
 
@@ -253,7 +252,7 @@ class Index(Database):
 
     def want_rebuild(self, reason: str) -> None:
         """Let the next start make the index anew."""
-        self.write(lambda connection, _: connection.execute(WANT_REBUILD, (reason,)))
+        self.execute((WANT_REBUILD, (reason,)))
 
     def timeline(self) -> str:
         """Return the history of a shared store that the index follows (see
@@ -264,11 +263,7 @@ class Index(Database):
     def note_timeline(self, timeline: str) -> None:
         """Note that the index has nothing that is not in this history."""
         if timeline != self.timeline():
-            self.write(
-                lambda connection, _: connection.execute(
-                    "INSERT OR REPLACE INTO identity VALUES('timeline', ?)", (timeline,)
-                )
-            )
+            self.execute(("INSERT OR REPLACE INTO identity VALUES('timeline', ?)", (timeline,)))
 
     def rest(self) -> None:
         """Take in what is queued, and close and seal the file until it is used again. No call may

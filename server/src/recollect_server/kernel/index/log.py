@@ -9,13 +9,13 @@ import apsw
 
 from recollect_server.kernel.domain.conversation import Conversation
 from recollect_server.kernel.domain.filters import Filter
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.index import updates
 from recollect_server.kernel.index.columns import UpdateRow
 from recollect_server.kernel.index.conversations import ConversationTable
 from recollect_server.kernel.index.database import Database
+from recollect_server.kernel.index.derived import KindTable
 from recollect_server.kernel.index.messages import MessageTable, Place
-from recollect_server.kernel.index.stored import KindTable
-from recollect_server.kernel.log.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,12 @@ class IndexLog:
             end = max(cursor, updates.last(connection))
             if not updates.reaches_back_to(connection, cursor, Kind.CONVERSATION):
                 return None, end
-            return updates.conversations_between(connection, cursor, end), end
+            query = (
+                "SELECT DISTINCT c.id FROM updates u JOIN conversations c USING (number)"
+                " WHERE u.cursor > ? AND u.cursor <= ? AND u.kind = ?"
+            )
+            rows = connection.execute(query, (cursor, end, Kind.CONVERSATION))
+            return [row[0] for row in rows], end
 
     def changes(
         self,
@@ -195,8 +200,8 @@ class IndexLog:
 
     def oldest(self) -> int:
         """Return the time of the oldest change, in milliseconds; 0 without any."""
-        with self._database.reading() as connection:
-            return updates.oldest(connection)
+        oldest = "SELECT time FROM updates ORDER BY cursor LIMIT 1"
+        return int(self._database.value(oldest) or 0)
 
     def prune(self, kind: Kind, through: int, limit: int) -> int:
         """Remove at most `limit` of the oldest changes of a kind of log up to a cursor, and return

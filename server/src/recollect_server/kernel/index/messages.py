@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 import apsw
 
-from recollect_server.kernel.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.kernel.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
@@ -18,7 +17,12 @@ from recollect_server.kernel.domain.ids import (
     number_of,
     sequence_of,
 )
-from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.domain.message import (
+    Message,
+    first_turns,
+    message_tokens,
+    newest_turns,
+)
 from recollect_server.kernel.index.columns import MessageRow, dump_json
 from recollect_server.kernel.index.database import Database
 from recollect_server.kernel.index.derived import Analysis

@@ -12,11 +12,10 @@ from functools import cache
 import apsw
 
 from recollect_server.kernel.domain.conversation import RULE
-from recollect_server.kernel.domain.ids import SEQUENCE_BITS
+from recollect_server.kernel.domain.ids import SEQUENCE_BITS, Kind
 from recollect_server.kernel.domain.message import Role
 from recollect_server.kernel.index.columns import REQUESTS, take_in_trigger
 from recollect_server.kernel.index.tokenizer import TOKENIZER
-from recollect_server.kernel.log.kinds import Kind
 
 OLDEST = 30
 """Version of `_TABLES`. An index of an earlier one has its words in another form (before 30 those

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recollect_server.kernel.domain.conversation import Conversation, MessagesRedacted
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.index.columns import UpdateRow
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.messages import Place
 from recollect_server.kernel.index.updates import Added
-from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.order import (
     Following,

@@ -33,16 +33,16 @@ from typing import Any, ClassVar, cast
 
 import apsw
 
-from recollect_server.kernel.domain.budget import message_tokens
 from recollect_server.kernel.domain.conversation import Conversation
 from recollect_server.kernel.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
+    Kind,
     id_range,
     message_id,
     sequence_of,
 )
-from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.domain.message import Message, message_tokens
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index import requests, updates
 from recollect_server.kernel.index.columns import KnownRequest, UpdateRow, dump_json
@@ -52,7 +52,6 @@ from recollect_server.kernel.index.derived import Derived, Erased, Removed, Tabl
 from recollect_server.kernel.index.file import patience
 from recollect_server.kernel.index.gaps import Wiped
 from recollect_server.kernel.index.messages import searchable, searchable_text
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import spoken
 from recollect_server.kernel.log.redaction import ANY_HASH
 
@@ -344,10 +343,12 @@ class WordRemoval(ABC):
         query = "SELECT name, value FROM identity WHERE name GLOB ?"
         while own & (marks := dict(self._database.rows(query, (self._purge_of("*"),)))).keys():
             self._merge()
-            self._execute(
-                "DELETE FROM identity WHERE (name, value) IN"
-                " (SELECT value ->> 0, value ->> 1 FROM json_each(?))",
-                dump_json([*marks.items()]),
+            self._database.execute(
+                (
+                    "DELETE FROM identity WHERE (name, value) IN"
+                    " (SELECT value ->> 0, value ->> 1 FROM json_each(?))",
+                    (dump_json([*marks.items()]),),
+                )
             )
 
     def _merge(self) -> None:
@@ -461,9 +462,6 @@ class WordRemoval(ABC):
         connection.execute(
             f"INSERT INTO {self.words}({self.words}, rank) VALUES('secure-delete', 1)"
         )
-
-    def _execute(self, statement: str, *values: object) -> None:
-        self._database.write(lambda connection, _: connection.execute(statement, values))
 
 
 class Removal(WordRemoval):

@@ -12,8 +12,8 @@ from typing import Any
 import apsw
 import orjson
 
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.index.columns import UPDATES, UpdateRow
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 
 Update = list[int]  # not a tuple: the last line of a batch is set as it grows
@@ -55,15 +55,6 @@ def after(connection: apsw.Connection, cursor: int, kind: Kind, limit: int) -> l
         (cursor, limit),
     )
     return [_row_of(row) for row in rows]
-
-
-def conversations_between(connection: apsw.Connection, begin: int, end: int) -> list[str]:
-    """Return the existing conversations that changed behind one cursor and up to another."""
-    query = (
-        "SELECT DISTINCT c.id FROM updates u JOIN conversations c USING (number)"
-        " WHERE u.cursor > ? AND u.cursor <= ? AND u.kind = ?"
-    )
-    return [row[0] for row in connection.execute(query, (begin, end, Kind.CONVERSATION))]
 
 
 def last(connection: apsw.Connection) -> int:
@@ -136,11 +127,6 @@ def prunable(connection: apsw.Connection, kind: Kind, before: int, most: int) ->
     through = max(by_age, by_number)
     query = f"SELECT 1 FROM {rows} AND cursor <= ? LIMIT 1"
     return through if connection.execute(query, (through,)).get else 0
-
-
-def oldest(connection: apsw.Connection) -> int:
-    """Return the time of the oldest row, in milliseconds; 0 without any."""
-    return int(connection.execute("SELECT time FROM updates ORDER BY cursor LIMIT 1").get or 0)
 
 
 def prune(connection: apsw.Connection, kind: Kind, through: int, limit: int) -> int:

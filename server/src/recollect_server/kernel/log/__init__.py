@@ -24,6 +24,6 @@ others) have the same lines.
 on files, with `files`, `writer`, `reader` and `repair`, which no other package imports but for
 tools that are about files. `entries` declares what a line of each type says, by `codec`; `lines`
 turns an entry into a line and back, and knows the line's place and log. Features register the lines
-of their kinds of logs (`people.communication_lines`, `checkpoints.log`). `ledger` is a log that no
-conversation has, as features keep them beside (`people.received`, `anchors.log`).
+of their kinds of logs (`people.communication_lines`, `checkpoints.checkpoint`). `ledger` is a log
+that no conversation has, as features keep them beside (`people.received`, `anchors.log`).
 """

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 
-from recollect_server.kernel.domain.ids import is_space_name
+from recollect_server.kernel.domain.ids import IS_NAME, LEDGER, Kind, is_space_name, kind_of
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.log.files import (
     COPY,
@@ -24,7 +24,6 @@ from recollect_server.kernel.log.files import (
     sync_folder,
     write_new,
 )
-from recollect_server.kernel.log.kinds import IS_NAME, LEDGER, Kind, kind_of
 from recollect_server.kernel.log.lines import Line, Place
 from recollect_server.kernel.log.reader import ends_a_line, raw_lines, read_places
 from recollect_server.kernel.log.repair import look_through, repair_tail

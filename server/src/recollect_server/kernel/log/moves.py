@@ -3,7 +3,7 @@ and whether all are there.
 
 A place whose mark says that they are not holds a part of the logs: no server may serve it. A folder
 has the mark of a move in a file, `moved_from.json`; a database in a table
-(`postgres.moves`). The mark of a restore is a file too, `restoring.json`, which goes when
+(`postgres.spaces`). The mark of a restore is a file too, `restoring.json`, which goes when
 all is there.
 """
 

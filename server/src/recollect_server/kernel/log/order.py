@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from recollect_server.kernel.domain.conversation import Conversation
-from recollect_server.kernel.log.kinds import Action, Kind
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.log.lines import Line
 
 END = (1 << 63) - 1

@@ -14,12 +14,11 @@ from typing import Any
 import orjson
 import structlog
 
-from recollect_server.kernel.domain.ids import new_ulid
+from recollect_server.kernel.domain.ids import Kind, new_ulid
 from recollect_server.kernel.domain.time import from_text, to_text
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.log.files import opened, read_file, sync_folder
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 
 log = structlog.get_logger("recollect.spaces")
 

@@ -35,8 +35,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from recollect_server.kernel.domain.errors import StorageUnavailable
-from recollect_server.kernel.domain.ids import is_conversation_id
-from recollect_server.kernel.log.kinds import Action, Kind
+from recollect_server.kernel.domain.ids import Action, Kind, is_conversation_id
 from recollect_server.kernel.log.lines import Belonging, Line, Place, line_of
 from recollect_server.kernel.log.order import SharedOrder
 

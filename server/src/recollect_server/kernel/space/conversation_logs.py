@@ -15,17 +15,15 @@ from recollect_server.kernel.domain.conversation import (
 )
 from recollect_server.kernel.domain.errors import ConversationDamaged, ConversationNotFound
 from recollect_server.kernel.domain.frozen import frozen
-from recollect_server.kernel.domain.ids import time_of
+from recollect_server.kernel.domain.ids import Kind, time_of
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.domain.time import arrival
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.index.checking import Contents
-from recollect_server.kernel.index.derived import Erased, Expected
+from recollect_server.kernel.index.derived import Erased, Expected, Stored
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.messages import row_of, searchable_text
 from recollect_server.kernel.index.removal import Removal
-from recollect_server.kernel.index.stored import Stored
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import LOST_CHANNEL, Line
 from recollect_server.kernel.log.store import LogNotFound, Version, lines_at
 from recollect_server.kernel.space.logs import Logs, Reading

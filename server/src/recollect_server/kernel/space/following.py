@@ -32,10 +32,10 @@ from recollect_server.kernel.domain.errors import (
     RecollectError,
     StorageUnavailable,
 )
+from recollect_server.kernel.domain.ids import LEDGER, Action, Kind
 from recollect_server.kernel.erase.deletion import Deletions
 from recollect_server.kernel.erase.redaction import Redactions
 from recollect_server.kernel.index.checking import Words
-from recollect_server.kernel.log.kinds import LEDGER, Action, Kind
 from recollect_server.kernel.log.store import (
     Change,
     LogConflict,

@@ -20,12 +20,12 @@ from recollect_server.kernel.domain.errors import (
     NothingNamed,
     StorageUnavailable,
 )
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.erase.deletion import Deletions
 from recollect_server.kernel.erase.erasing import finish_deletes, finish_interrupted
 from recollect_server.kernel.erase.redaction import Redactions
 from recollect_server.kernel.index.file import drop_ends, keep_ends, remove_files
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.store import Version, timeline_of
 from recollect_server.kernel.space.events import IndexReplaced, LogsErased
 from recollect_server.kernel.space.logs import Logs

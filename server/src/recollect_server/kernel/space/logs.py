@@ -18,14 +18,13 @@ import structlog
 from recollect_server.kernel.domain.conversation import MessagesRedacted
 from recollect_server.kernel.domain.errors import IndexUnavailable, RecollectError, RequestIdReused
 from recollect_server.kernel.domain.frozen import frozen
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.checking import Contents
-from recollect_server.kernel.index.derived import Erased
+from recollect_server.kernel.index.derived import Erased, Stored
 from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.index.removal import WordRemoval
-from recollect_server.kernel.index.stored import Stored
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Entry, Line, Stamp, encoded, misplacement
 from recollect_server.kernel.log.store import (
     NO_CLAIM,

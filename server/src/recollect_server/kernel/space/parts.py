@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from recollect_server.kernel.domain.conversation import Capacity
+from recollect_server.kernel.domain.ids import IS_NAME, Action
 from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.telemetry import Telemetry
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.kinds import IS_NAME, Action
 from recollect_server.kernel.log.store import LogConflict, LogNotFound, LogStore
 from recollect_server.kernel.space.conversation_logs import ConversationLogs
 from recollect_server.kernel.space.features import Features

@@ -13,12 +13,11 @@ from itertools import count
 import structlog
 
 from recollect_server.kernel.domain.frozen import frozen
-from recollect_server.kernel.domain.ids import is_communication_id
+from recollect_server.kernel.domain.ids import Kind, is_communication_id
 from recollect_server.kernel.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.index.columns import KnownRequest
 from recollect_server.kernel.index.index import Index
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.kernel.log.lines import Line
 
 log = structlog.get_logger("recollect.space")

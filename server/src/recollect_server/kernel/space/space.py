@@ -23,8 +23,7 @@ from recollect_server.kernel.domain.message import Message
 from recollect_server.kernel.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.erase.deletion import Deletions
-from recollect_server.kernel.erase.redaction import Redactions
-from recollect_server.kernel.erase.unindexing import Unindexing
+from recollect_server.kernel.erase.redaction import Redactions, Unindexing
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.index.columns import KnownRequest
 from recollect_server.kernel.index.index import Index

@@ -23,7 +23,7 @@ from recollect_server.kernel.domain.last_used import LastUsed
 from recollect_server.kernel.domain.message import Message
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.index.columns import KnownRequest
-from recollect_server.kernel.index.stored import Stored
+from recollect_server.kernel.index.derived import Stored
 from recollect_server.kernel.log.lines import Line, lines_of
 from recollect_server.kernel.log.store import LogNotFound, Version
 from recollect_server.kernel.space.conversation_logs import ConversationLogs, ConversationState

@@ -20,9 +20,9 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import structlog
 
 from recollect_server.kernel.domain.errors import DataUnavailable, InvalidField
+from recollect_server.kernel.domain.ids import Action, Kind
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.domain.update import Heartbeat, LogDeleted, Update
-from recollect_server.kernel.log.kinds import Action, Kind
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.order import Following, Key, Mark, OrderedChange, OrderedChanges
 from recollect_server.kernel.log.store import Position

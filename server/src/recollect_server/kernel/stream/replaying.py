@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from recollect_server.kernel.domain.ids import Action
 from recollect_server.kernel.domain.last_used import LastUsed
-from recollect_server.kernel.log.kinds import Action
 from recollect_server.kernel.log.lines import Line
 from recollect_server.kernel.log.order import OrderedChange
 from recollect_server.kernel.log.store import START, LogNotFound, LogStore, LogUnavailable, Position

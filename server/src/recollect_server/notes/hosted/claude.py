@@ -3,13 +3,11 @@ ANTHROPIC_BASE_URL; no key is kept here.
 """
 
 import os
-import threading
 from typing import Any
 
 import orjson
 
-from recollect_server.notes.hosted.circuit_breaker import TryLater
-from recollect_server.notes.hosted.hosted import calling, hooks, timeouts
+from recollect_server.notes.hosted.hosted import Endpoint, TryLater, calling
 from recollect_server.notes.hosted.language_model import (
     ANTHROPIC_KEY,
     ModelUnavailable,
@@ -26,9 +24,8 @@ PART_TOKENS = 30_000
 _MAX_ANSWER = 8_000  # tokens that the model may write: newer ones think first, and that counts too
 
 
-class AnthropicEndpoint:
+class AnthropicEndpoint(Endpoint):
     writer = "anthropic"
-    place = ""
 
     def __init__(
         self,
@@ -42,31 +39,18 @@ class AnthropicEndpoint:
         if not os.environ.get(ANTHROPIC_KEY):
             # the SDK would look for other credentials on the machine
             raise ModelUnavailable(f"there is no key: set {ANTHROPIC_KEY}")
-        self.model = ALIASES.get(model, model)
-        self.part_tokens = part_tokens
-        self._spending = spending
-        self.take_use = spending.take_use
-        self._timeout = timeout
-        self._client: Any = None
-        self._opening = threading.Lock()  # guards `_client`
+        super().__init__(ALIASES.get(model, model), "", spending, timeout, part_tokens)
 
     def ask(self, system: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
         """Return the object that the model wrote."""
         self._spending.allow()
         import anthropic as sdk  # takes a second or more: only who asks waits for it
 
-        with self._opening:
-            if self._client is None:
-                http = sdk.DefaultHttpxClient(
-                    timeout=timeouts(self._timeout), event_hooks=hooks(self._timeout)
-                )
-                self._client = sdk.Anthropic(
-                    timeout=timeouts(self._timeout), max_retries=0, http_client=http
-                )
+        client = self._opened(sdk)
         answer = calling(
             sdk,
             self.model,
-            lambda: self._client.messages.create(
+            lambda: client.messages.create(
                 model=self.model,
                 max_tokens=_MAX_ANSWER,
                 system=system,
@@ -77,10 +61,8 @@ class AnthropicEndpoint:
         )
         return self._object_in(answer)
 
-    def close(self) -> None:
-        with self._opening:
-            if self._client is not None:
-                self._client.close()
+    def _open(self, sdk: Any) -> Any:
+        return sdk.Anthropic(**self._options(sdk))
 
     def _object_in(self, answer: Any) -> dict[str, Any]:
         usage = getattr(answer, "usage", None)

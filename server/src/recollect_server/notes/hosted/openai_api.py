@@ -10,15 +10,13 @@ field out. The key, where one is needed, is read from OPENAI_API_KEY; none is ke
 import ipaddress
 import os
 import re
-import threading
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
-from recollect_server.notes.hosted.circuit_breaker import TryLater
-from recollect_server.notes.hosted.hosted import calling, hooks, timeouts
+from recollect_server.notes.hosted.hosted import Endpoint, TryLater, calling
 from recollect_server.notes.hosted.language_model import CannotWrite, ModelUnavailable, WrongAnswer
 from recollect_server.notes.hosted.spending import Spending
 
@@ -38,7 +36,7 @@ the second.
 """
 
 
-class OpenAIEndpoint:
+class OpenAIEndpoint(Endpoint):
     writer = "openai"
 
     def __init__(
@@ -55,14 +53,7 @@ class OpenAIEndpoint:
             raise ModelUnavailable(
                 "the OpenAI SDK is not installed: pip install 'recollect-server[openai]'"
             )
-        self.model = model
-        self.place = url
-        self.part_tokens = part_tokens
-        self._spending = spending
-        self.take_use = spending.take_use
-        self._timeout = timeout
-        self._client: Any = None
-        self._opening = threading.Lock()  # guards `_client`
+        super().__init__(model, url, spending, timeout, part_tokens)
         self._form = (0, 0)
         """Indices into `_FORMATS` and `_LIMITS` of what the server was last seen to take."""
 
@@ -86,18 +77,11 @@ class OpenAIEndpoint:
             self._form = form, limit
             return self._object_in(answer, schema)
 
-    def close(self) -> None:
-        with self._opening:
-            if self._client is not None:
-                self._client.close()
-
     def _call(self, system: str, schema: dict[str, Any], text: str, form: str, limit: str) -> Any:
         self._spending.allow()
         import openai as sdk  # takes a second or more: only who asks waits for it
 
-        with self._opening:
-            if self._client is None:
-                self._client = self._open(sdk)
+        client = self._opened(sdk)
         options: dict[str, Any] = {limit: _MAX_ANSWER}
         if not os.environ.get(KEY):
             options["extra_headers"] = {"Authorization": sdk.Omit()}
@@ -112,7 +96,7 @@ class OpenAIEndpoint:
 
         def create() -> Any:
             try:
-                return self._client.chat.completions.create(
+                return client.chat.completions.create(
                     model=self.model, messages=messages, **options
                 )
             except (sdk.BadRequestError, sdk.UnprocessableEntityError) as error:
@@ -125,18 +109,11 @@ class OpenAIEndpoint:
     def _open(self, sdk: Any) -> Any:
         # A redirect might lead to another machine, and so might a proxy that the environment names
         # for a server on this one.
-        http = sdk.DefaultHttpxClient(
-            timeout=timeouts(self._timeout),
-            event_hooks=hooks(self._timeout),
-            follow_redirects=False,
-            trust_env=not is_loopback(self.place),
-        )
+        options = self._options(sdk, follow_redirects=False, trust_env=not is_loopback(self.place))
         return sdk.OpenAI(
             base_url=self.place,
             api_key=os.environ.get(KEY) or "none",  # the SDK asks for one
-            timeout=timeouts(self._timeout),
-            max_retries=0,
-            http_client=http,
+            **options,
         )
 
     def _object_in(self, answer: Any, schema: dict[str, Any]) -> dict[str, Any]:

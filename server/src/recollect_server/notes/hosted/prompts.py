@@ -11,9 +11,8 @@ from typing import Any
 
 import orjson
 
-from recollect_server.kernel.domain.budget import estimate_tokens
 from recollect_server.kernel.domain.conversation import Split
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role, estimate_tokens
 from recollect_server.notes import notes
 from recollect_server.notes.notes import FoundAnchor, Notes, WrongNotes
 

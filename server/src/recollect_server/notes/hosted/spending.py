@@ -1,20 +1,28 @@
-"""Daily spending on a model, and its limits."""
+"""Daily spending on a model, which `<data-dir>/spending.json` keeps, and its limits."""
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import orjson
 
 from recollect_server.kernel.domain.conversation import ModelUse
+from recollect_server.kernel.domain.errors import StorageUnavailable
 from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.telemetry import UNMEASURED, Count, Telemetry
 from recollect_server.kernel.domain.time import Clock, to_text
+from recollect_server.kernel.log.files import read_file, write_private
 from recollect_server.notes.hosted.language_model import ModelUnavailable
+
+NAME = "spending.json"
 
 
 @dataclass(frozen=True, slots=True)
 class DailySpending:
-    """Calls, tokens read and written, and what they cost in US dollars."""
+    """Calls, tokens read and written, and what they cost in US dollars, on one day."""
 
+    day: str = ""
+    """As `2026-02-03`; empty: no model was ever called."""
     calls: int = 0
     tokens: int = 0
     cost: float = 0.0
@@ -32,26 +40,53 @@ class SpendingLimits:
     output_price: float = 0.0
 
 
-class Spending:
-    """Counts the calls of each day (UTC). Safe to call from any thread.
+class SpendingFile:
+    """Spending on the last day that a model was called on."""
 
-    `read` answers what was spent on a day, `write` keeps it: a restart does not begin anew.
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / NAME
+
+    def last(self) -> DailySpending:
+        """Return the last day's spending; that of an empty day if there is none."""
+        try:
+            record = orjson.loads(read_file(self._path))
+            return DailySpending(
+                str(record["day"]),
+                int(record["calls"]),
+                int(record["tokens"]),
+                float(record["cost"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return DailySpending()
+
+    def write(self, spent: DailySpending) -> None:
+        """Keep the spending of a day. Raises StorageUnavailable."""
+        try:
+            write_private(self._path, orjson.dumps(spent), sync=False)
+        except OSError as error:
+            raise StorageUnavailable(
+                f"the spending on the model cannot be kept: {error.strerror}"
+            ) from error
+
+
+class Spending:
+    """Counts the calls of each day (UTC). Safe to call from any thread. A restart goes on with
+    what the file has of the day.
     """
 
     def __init__(
         self,
         clock: Clock,
         budget: Live[SpendingLimits],
-        read: Callable[[str], DailySpending],
-        write: Callable[[str, DailySpending], None],
+        file: SpendingFile,
         telemetry: Telemetry = UNMEASURED,
     ) -> None:
         self._telemetry = telemetry
         self._clock = clock
         self._budget = budget
-        self._read, self._write = read, write
-        self._lock = threading.Lock()  # guards `_day` and `_spent`, and orders what is written
-        self._day, self._spent = "", DailySpending()
+        self._file = file
+        self._lock = threading.Lock()  # guards `_spent`, and orders what is written
+        self._spent = DailySpending()
         self._own = threading.local()  # calls of each thread since it asked for them
 
     def allow(self) -> None:
@@ -63,9 +98,9 @@ class Spending:
             if self._share(spent) >= 1:
                 cost = f", {spent.cost:.2f} US dollars" if self._budget.now.cost else ""
                 raise ModelUnavailable(
-                    f"the budget of {self._day} is spent: {spent.calls} calls, {spent.tokens} tokens{cost}"
+                    f"the budget of {spent.day} is spent: {spent.calls} calls, {spent.tokens} tokens{cost}"
                 )
-            self._set(DailySpending(spent.calls + 1, spent.tokens, spent.cost))
+            self._set(replace(spent, calls=spent.calls + 1))
         self._count(ModelUse(1))
 
     def add(self, read: object, written: object) -> None:
@@ -76,7 +111,7 @@ class Spending:
             cost = (
                 tokens[0] * self._budget.now.input_price + tokens[1] * self._budget.now.output_price
             ) / 1_000_000
-            self._set(DailySpending(spent.calls, spent.tokens + sum(tokens), spent.cost + cost))
+            self._set(replace(spent, tokens=spent.tokens + sum(tokens), cost=spent.cost + cost))
         self._count(ModelUse(0, max(tokens[0], 0), max(tokens[1], 0), max(cost, 0.0)))
 
     def take_use(self) -> ModelUse:
@@ -112,10 +147,11 @@ class Spending:
 
     def _today(self) -> DailySpending:
         day = to_text(self._clock())[:10]
-        if day != self._day:
-            self._day, self._spent = day, self._read(day)
+        if day != self._spent.day:
+            last = self._file.last()
+            self._spent = last if last.day == day else DailySpending(day)
         return self._spent
 
     def _set(self, spent: DailySpending) -> None:
         self._spent = spent
-        self._write(self._day, spent)
+        self._file.write(spent)

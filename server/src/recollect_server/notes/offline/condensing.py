@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from math import log, sqrt
 
-from recollect_server.kernel.domain.budget import BYTES_PER_TOKEN, estimate_tokens
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import BYTES_PER_TOKEN, Message, Role, estimate_tokens
 from recollect_server.notes.notes import clipped
 from recollect_server.notes.offline.sentences import (
     Sentence,

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from math import log
 
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Message, Role
+from recollect_server.kernel.domain.message import Message, Role, estimate_tokens
 from recollect_server.notes.conversation_names import request_of
 from recollect_server.notes.notes import (
     MAX_ABBREVIATION,

@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from recollect_server.kernel.domain.budget import estimate_tokens
-from recollect_server.kernel.domain.message import Message
+from recollect_server.kernel.domain.message import Message, estimate_tokens
 from recollect_server.notes.notes import clipped
 
 LIST = "Tools called:"

@@ -187,6 +187,9 @@ def _number(text: str) -> int:
     return (10 * (_KANJI[tens] if tens else 1) if ten else 0) + (_KANJI[ones] if ones else 0)
 
 
+_Resolve = Callable[[re.Match[str], datetime, datetime], Range | None]
+
+
 class _LanguageForms:
     """The forms of one language, as regular expressions."""
 
@@ -213,112 +216,97 @@ class _LanguageForms:
         of = rf"(?:\s+(?:{it.of}))?" if it.of else ""
         article = r"(?:the|den|dem|der|le|el|il|lo|o|de)"
         end = rf"(?:{it.weekday_end})"
-        self._forms: list[
-            tuple[
-                re.Pattern[str], Callable[[re.Match[str], datetime, datetime], Range | None], bool
-            ]
-        ] = []
-
-        def add(
-            form: str,
-            resolve: Callable[[re.Match[str], datetime, datetime], Range | None],
-            *,
-            relative: bool,
-        ) -> None:
-            self._forms.append((re.compile(rf"(?<!\w){form}(?!\w)"), resolve, relative))
-
-        for words, (name, offset) in it.fixed.items():
-            add(
-                f"(?:{words})",
-                lambda _m, now, _l, name=name, offset=offset: unit_range(name, offset, now),  # type: ignore[misc]
-                relative=True,
-            )
         season = "|".join(
             f"(?P<s{(number + 2 * southern) % 4}>{words})"
             for number, words in enumerate(it.seasons)
         )
-        add(rf"(?:{it.before})\s+(?:{season})", self._last_season, relative=True)
-        add(rf"(?:{season})\s+(?:{it.after})", self._last_season, relative=True)
-        add(rf"(?:{it.this})\s*(?:{season})", self._this_season, relative=True)
-        add(rf"(?:{it.other_day})", lambda _m, now, _l: few_range("day", now), relative=True)
-        add(rf"(?:{it.rolling})\s+(?:{unit})(?!\s+of\s)", self._until_now, relative=True)
-        add(rf"(?:{it.before})\s+{count}\s+(?:{unit})", self._last_some, relative=True)
-        add(rf"{count}\s+(?:{it.before}|{it.after})\s+(?:{unit})", self._last_some, relative=True)
-        add(rf"{count}\s+(?:{unit})\s+(?:{it.after})", self._last_some, relative=True)
-        add(rf"(?:{it.before})\s+(?:{it.few})\s+(?:{unit})", self._last_few, relative=True)
-        add(
-            rf"(?:{it.few})\s+(?:{it.before}|{it.after})\s+(?:{unit})",
-            self._last_few,
-            relative=True,
-        )
+        relative: list[tuple[str, _Resolve]] = [
+            (
+                f"(?:{words})",
+                lambda _m, now, _l, name=name, offset=offset: unit_range(name, offset, now),  # type: ignore[misc]
+            )
+            for words, (name, offset) in it.fixed.items()
+        ]
+        relative += [
+            (rf"(?:{it.before})\s+(?:{season})", self._last_season),
+            (rf"(?:{season})\s+(?:{it.after})", self._last_season),
+            (rf"(?:{it.this})\s*(?:{season})", self._this_season),
+            (rf"(?:{it.other_day})", lambda _m, now, _l: few_range("day", now)),
+            (rf"(?:{it.rolling})\s+(?:{unit})(?!\s+of\s)", self._until_now),
+            (rf"(?:{it.before})\s+{count}\s+(?:{unit})", self._last_some),
+            (rf"{count}\s+(?:{it.before}|{it.after})\s+(?:{unit})", self._last_some),
+            (rf"{count}\s+(?:{unit})\s+(?:{it.after})", self._last_some),
+            (rf"(?:{it.before})\s+(?:{it.few})\s+(?:{unit})", self._last_few),
+            (rf"(?:{it.few})\s+(?:{it.before}|{it.after})\s+(?:{unit})", self._last_few),
+        ]
         for before, behind, name in AGO[language]:
             leading = rf"{re.escape(before)}\s*" if before else ""
             closing = rf"\s*{re.escape(behind)}" if behind else ""
-            resolve = lambda m, now, _l, name=name: unit_range(name, -self._count(m["count"]), now)  # noqa: E731
-            add(f"{leading}{count}{closing}", resolve, relative=True)
-            resolve = lambda _m, now, _l, name=name: few_range(name, now)  # noqa: E731
-            add(f"{leading}(?:{it.few}){closing}", resolve, relative=True)
+            relative += [
+                (
+                    f"{leading}{count}{closing}",
+                    lambda m, now, _l, name=name: unit_range(name, -self._count(m["count"]), now),  # type: ignore[misc]
+                ),
+                (
+                    f"{leading}(?:{it.few}){closing}",
+                    lambda _m, now, _l, name=name: few_range(name, now),  # type: ignore[misc]
+                ),
+            ]
         not_of = (
             rf"(?!\s+(?:of|des|du|del|van|{it.of or 'of'})\s)"
             if language not in ("es", "pt", "it", "fr")
             else ""
         )
-        add(
-            rf"(?:(?:{article})\s+)?(?:{it.before})\s+(?:{unit}){not_of}",
-            self._last_one,
-            relative=True,
-        )
-        add(
-            rf"(?:(?:la|le|les|el|il|lo|o|a|na|no)\s+|l')?(?:{unit})\s+(?:{it.after})",
-            self._last_one,
-            relative=True,
-        )
-        add(rf"(?:{it.this})\s*(?:{unit})", self._this, relative=True)
-        add(
-            rf"(?:(?:{it.before})\s+(?P<weekday>{days}){end}|(?P<weekday2>{days})\s+(?:{it.after}))",
-            self._last_weekday,
-            relative=True,
-        )
-        add(
-            rf"(?:(?:{it.before})\s+(?P<month>{month})|(?P<month2>{month})\s+(?:{it.after}))",
-            self._last_month,
-            relative=True,
-        )
+        relative += [
+            (rf"(?:(?:{article})\s+)?(?:{it.before})\s+(?:{unit}){not_of}", self._last_one),
+            (
+                rf"(?:(?:la|le|les|el|il|lo|o|a|na|no)\s+|l')?(?:{unit})\s+(?:{it.after})",
+                self._last_one,
+            ),
+            (rf"(?:{it.this})\s*(?:{unit})", self._this),
+            (
+                rf"(?:(?:{it.before})\s+(?P<weekday>{days}){end}|(?P<weekday2>{days})\s+(?:{it.after}))",
+                self._last_weekday,
+            ),
+            (
+                rf"(?:(?:{it.before})\s+(?P<month>{month})|(?P<month2>{month})\s+(?:{it.after}))",
+                self._last_month,
+            ),
+        ]
         if language == "en":
-            add(
-                rf"(?:the\s+)?(?P<weekday>{days})\s+before\s+last",
-                self._weekday_before_last,
-                relative=True,
-            )
+            before_last = rf"(?:the\s+)?(?P<weekday>{days})\s+before\s+last"
+            relative.append((before_last, self._weekday_before_last))
         ends = rf"(?:{_DAY}\s*(?:-|–|{it.joins})\s*(?:{article}\s+)?)?"
-        add(
-            rf"{ends}{_UNTIL}{of}\s+(?P<month>{any_month})\.?(?:,?{of}\s+{_YEAR})?",
-            self._day_of_month,
-            relative=False,
-        )
-        add(
-            rf"(?P<month>{any_month})\.?\s+{_DAY}(?:\s*(?:-|–|{it.joins})\s*{_UNTIL})?(?:(?:,\s*|\s+){_YEAR})?",
-            self._day_of_month,
-            relative=False,
-        )
-        add(
-            rf"(?:(?:{it.in_month})\s+)?(?P<month>{any_month})\.?,?{of}\s+{_YEAR}",
-            self._month,
-            relative=False,
-        )
-        add(
-            rf"(?:{it.in_month})(?:\s+|(?<='))(?P<month>{month})(?!\.?,?\s+\d)",
-            self._month,
-            relative=False,
-        )
         opening = "between|from|zwischen|von|entre|de|da|tra|fra|desde|van|tussen|mellan|fran|miedzy|od|с|между"
-        add(
-            rf"(?:{opening})\s+(?P<month>{month})\s+(?:{it.joins})\s+(?P<until>{month})(?:\s+{_YEAR})?",
-            self._months_to,
-            relative=False,
-        )
+        absolute: list[tuple[str, _Resolve]] = [
+            (
+                rf"{ends}{_UNTIL}{of}\s+(?P<month>{any_month})\.?(?:,?{of}\s+{_YEAR})?",
+                self._day_of_month,
+            ),
+            (
+                rf"(?P<month>{any_month})\.?\s+{_DAY}(?:\s*(?:-|–|{it.joins})\s*{_UNTIL})?(?:(?:,\s*|\s+){_YEAR})?",
+                self._day_of_month,
+            ),
+            (
+                rf"(?:(?:{it.in_month})\s+)?(?P<month>{any_month})\.?,?{of}\s+{_YEAR}",
+                self._month,
+            ),
+            (
+                rf"(?:{it.in_month})(?:\s+|(?<='))(?P<month>{month})(?!\.?,?\s+\d)",
+                self._month,
+            ),
+            (
+                rf"(?:{opening})\s+(?P<month>{month})\s+(?:{it.joins})\s+(?P<until>{month})(?:\s+{_YEAR})?",
+                self._months_to,
+            ),
+        ]
         if it.month_end:
-            add(rf"(?P<month>{month}){it.month_end}", self._month, relative=False)
+            absolute.append((rf"(?P<month>{month}){it.month_end}", self._month))
+        self._forms = [
+            (re.compile(rf"(?<!\w){form}(?!\w)"), resolve, is_relative)
+            for forms, is_relative in ((relative, True), (absolute, False))
+            for form, resolve in forms
+        ]
         self._weekday_form = re.compile(rf"(?<!\w)(?P<weekday>{days}){end}(?!\w)")
         self._never = re.compile(rf"(?<!\w)(?:{it.never or NONE})\s+$")
         self._never_after = re.compile(rf"\s+(?:{it.never_after or NONE})(?!\w)")

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from recollect_server.recall.embedding.plan import Plan
-from recollect_server.recall.embedding.shared_vectors import SharedVectors
-from recollect_server.recall.embedding.texts import Text, TextReader, parts_of
-from recollect_server.recall.embedding.vector_writer import EmbeddedElsewhere, VectorWriter
+from recollect_server.recall.embedding.texts import Plan, Text, TextReader, parts_of
+from recollect_server.recall.embedding.vector_writer import (
+    EmbeddedElsewhere,
+    SharedVectors,
+    VectorWriter,
+)
 from recollect_server.recall.model.embedder import Embedder, Piece
 from recollect_server.recall.vectors.store import ABBREVIATION, EmbeddedText
 

@@ -7,9 +7,8 @@ a search finds has them, words are not compared.
 
 from dataclasses import dataclass
 
-from recollect_server.recall.embedding.plan import Plan
 from recollect_server.recall.embedding.statements import StatementFinder
-from recollect_server.recall.embedding.texts import TextReader
+from recollect_server.recall.embedding.texts import Plan, TextReader
 from recollect_server.recall.embedding.vector_writer import EmbeddedElsewhere, VectorWriter
 from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.model.embedder import Embedder

@@ -28,13 +28,12 @@ from recollect_server.kernel.space.space import Space
 from recollect_server.recall.embedding.long_texts import LongTexts, is_long
 from recollect_server.recall.embedding.missing_codes import MissingCodes
 from recollect_server.recall.embedding.pace import Pace, Share, Stopped
-from recollect_server.recall.embedding.plan import Plan, Planner
-from recollect_server.recall.embedding.shared_vectors import SharedVectors
 from recollect_server.recall.embedding.statements import StatementFinder
-from recollect_server.recall.embedding.texts import MAX_TEXTS, Text, TextReader
+from recollect_server.recall.embedding.texts import MAX_TEXTS, Plan, Planner, Text, TextReader
 from recollect_server.recall.embedding.vector_writer import (
     EmbeddedElsewhere,
     PlanChanged,
+    SharedVectors,
     VectorWriter,
 )
 from recollect_server.recall.meaning import Copy, EmbeddingBacklog, Meaning

@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 import orjson
 
-from recollect_server.recall.embedding.plan import Plan
-from recollect_server.recall.embedding.texts import Text, TextReader
+from recollect_server.recall.embedding.texts import Plan, Text, TextReader
 from recollect_server.recall.model.embedder import Embedder
 from recollect_server.recall.model.questions import written as written_ranges
 from recollect_server.recall.model.statement import StatementKind, StatementSpan

@@ -13,11 +13,13 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from io import BytesIO
+from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -42,6 +44,8 @@ from recollect_server.recall.model.word_codes import (
     WordCodes,
     unit,
 )
+
+T = TypeVar("T")
 
 PIECE = 254
 """Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for
@@ -187,11 +191,14 @@ class Embedder:
                 raise ImportError(f"the embedding model needs {library}, which is not installed")
         self.identity, self.folder = weights.identity, weights.folder
         self.profile = weights.profile
-        self.word_codes = _word_codes(weights)
+        self.word_codes = _part(weights, self.profile.words, WordCodes)
         self.words_identity = self.word_codes.identity if self.word_codes else ""
         """Names the constants of its word codes; empty where its runs give none."""
         self._question_means = _question_means(weights)
-        self._classifier = _classifier(weights, self.word_codes)
+        self._classifier: StatementClassifier | None = None
+        if self.word_codes is not None:
+            read = partial(StatementClassifier, codes=self.word_codes)
+            self._classifier = _part(weights, self.profile.statements, read)
         self.statements_identity = self._classifier.identity if self._classifier else ""
         """Names the classifier of its statements; empty where it has none."""
         self._loading = threading.Lock()  # guards `_model` and `_used`; held while it is loaded
@@ -447,47 +454,29 @@ def _question_means(weights: Weights) -> NDArray[np.float32] | None:
     """Return the mean vectors of questions, one a language, None if the model has none. Raises
     NoWeights, WrongWeights.
     """
-    file = weights.folder / weights.profile.questions
-    if not weights.profile.questions or not file.is_file():
-        return None
-    try:
-        means = np.asarray(np.load(file, allow_pickle=False), np.float32)
-    except OSError as error:
-        raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
-    except (ValueError, EOFError) as error:
-        raise WrongWeights(_cannot_use(weights, error)) from error
-    if means.ndim != 2 or means.shape[1] != DIMENSIONS or not len(means):
-        raise WrongWeights(_cannot_use(weights, f"{file.name} has the shape {means.shape}"))
+    name = weights.profile.questions
+    means = _part(weights, name, _array)
+    if means is not None and (means.ndim != 2 or means.shape[1] != DIMENSIONS or not len(means)):
+        raise WrongWeights(_cannot_use(weights, f"{name} has the shape {means.shape}"))
     return means
 
 
-def _word_codes(weights: Weights) -> WordCodes | None:
-    """Return the constants of a model's word codes, None if it has none. Raises NoWeights,
-    WrongWeights.
-    """
-    file = weights.folder / weights.profile.words
-    if not weights.profile.words or not file.is_file():
-        return None
-    try:
-        return WordCodes(file.read_bytes())
-    except OSError as error:
-        raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, BadZipFile) as error:
-        raise WrongWeights(_cannot_use(weights, error)) from error
+def _array(data: bytes) -> NDArray[np.float32]:
+    return np.asarray(np.load(BytesIO(data), allow_pickle=False), np.float32)
 
 
-def _classifier(weights: Weights, words: WordCodes | None) -> StatementClassifier | None:
-    """Return the classifier of a model's statements, None if it has none. Raises NoWeights,
-    WrongWeights.
+def _part(weights: Weights, name: str, read: Callable[[bytes], T]) -> T | None:
+    """Return what a file of a model says, None if the model has none of that name. Raises
+    NoWeights, WrongWeights.
     """
-    file = weights.folder / weights.profile.statements
-    if words is None or not weights.profile.statements or not file.is_file():
+    file = weights.folder / name
+    if not name or not file.is_file():
         return None
     try:
-        return StatementClassifier(file.read_bytes(), words)
+        return read(file.read_bytes())
     except OSError as error:
         raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, BadZipFile) as error:
+    except (ValueError, KeyError, EOFError, BadZipFile) as error:
         raise WrongWeights(_cannot_use(weights, error)) from error
 
 

@@ -1,7 +1,7 @@
 """Looks at `vectors.db` without taking it from a server that runs."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -165,9 +165,5 @@ _SERVED = "(SELECT CAST(value AS INTEGER) FROM facts WHERE name IN ('served', 'b
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[apsw.Connection]:
-    connection = connect_to_read(folder / NAME)
-    try:
-        with failures():
-            yield connection
-    finally:
-        connection.close()
+    with closing(connect_to_read(folder / NAME)) as connection, failures():
+        yield connection

@@ -14,7 +14,7 @@ another beside it has the texts of other languages.
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -130,11 +130,8 @@ def forget_lines(folder: Path, conversation_id: str, lines: Collection[int]) -> 
     VectorsUnavailable.
     """
     if (folder / NAME).exists():
-        store = VectorStore(folder)
-        try:
+        with closing(VectorStore(folder)) as store:
             store.forget_lines(conversation_id, lines)
-        finally:
-            store.close()
 
 
 def forget_conversations(folder: Path, conversation_ids: Collection[str]) -> None:
@@ -143,12 +140,9 @@ def forget_conversations(folder: Path, conversation_ids: Collection[str]) -> Non
     """
     if not conversation_ids or not (folder / NAME).exists():
         return
-    store = VectorStore(folder)
-    try:
+    with closing(VectorStore(folder)) as store:
         for conversation_id in store.known(conversation_ids):
             store.clear(conversation_id)
-    finally:
-        store.close()
 
 
 class VectorStore:

@@ -22,7 +22,7 @@ _MODULES = {
     "config": "config",
     "health": "health",
     "verify": "verify",
-    "rebuild": "rebuild",
+    "rebuild": "verify",
     "backup": "backup",
     "backups": "backups",
     "restore": "backup",

@@ -14,11 +14,11 @@ from recollect_server.backup.restoring import Restoring, decrypted
 from recollect_server.backup.restoring import restore as copy_back
 from recollect_server.kernel.compare import recovery
 from recollect_server.kernel.domain.errors import RecollectError
+from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.time import system_clock
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.failpoints import hit
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.kinds import Kind
 from recollect_server.run.backup_keys import backup_keys
 from recollect_server.run.commands.folder import (
     alone,

@@ -1,7 +1,7 @@
 """`recollect-server migrate`: all logs moved between a data folder and a database."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -94,10 +94,8 @@ def _opened(text: str, flag: str, *, is_source: bool) -> Iterator[Place]:
         raise ValueError(f"{flag}: name the path of the folder, as ./.recollect")
     else:
         place = FolderPlace(Path(text), flag, is_source=is_source)
-    try:
+    with closing(place):
         yield place
-    finally:
-        place.close()
 
 
 class FolderPlace(FolderMark):

@@ -8,17 +8,18 @@ from typing import Any
 import click
 from recollect.cli.administration.upkeep import TORN_ADVICE, get_stats
 
-from recollect_server.admin.server import ServerState, ServerWatch, Spent
+from recollect_server.admin.server import ServerState, ServerWatch
 from recollect_server.admin.statistics import WHOLE, Statistics, statistics_of
 from recollect_server.kernel.domain.time import system_clock
 from recollect_server.kernel.domain.wording import counted
 from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.notes.hosted.spending import DailySpending
 from recollect_server.run.commands.folder import folders_of, leave_to_server, said_plainly
 from recollect_server.run.commands.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.run.settings.values import FOLDER
 
 
-def _spent(it: Spent) -> str:
+def _spent(it: DailySpending) -> str:
     money = f", {it.cost:.2f} US dollars" if it.cost else ""
     return f"{it.calls} calls, {it.tokens} tokens{money} on {it.day}" if it.day else "none"
 

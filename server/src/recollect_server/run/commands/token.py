@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -18,7 +18,7 @@ from recollect.v1.admin_pb2 import Token, TokenState
 
 from recollect_server.access.principal import CUSTOM, KINDS, Scope
 from recollect_server.access.token import is_token_id, parse, scopes_of
-from recollect_server.contract.access_service import SCOPES, scope_numbers
+from recollect_server.contract.admin_token_service import SCOPES, scope_numbers
 from recollect_server.contract.convert import timestamp
 from recollect_server.kernel.domain.errors import InvalidField, RecollectError, TokenNotFound
 from recollect_server.kernel.domain.time import milliseconds, system_clock, to_text
@@ -31,7 +31,6 @@ from recollect_server.run.commands.options import NamedPath, load_settings
 from recollect_server.run.folder import CannotStart
 from recollect_server.run.settings.values import FOLDER, duration
 
-_OVERLAP = timedelta(days=1)
 _FLAGS = {
     "spaces": "space",
     "conversation_id": "conversation",
@@ -43,38 +42,26 @@ _FLAGS = {
 """Name of the flag, or of the argument, for each field of the contract that has another name."""
 
 
-if TYPE_CHECKING:
-    _DurationType = click.ParamType[timedelta]
-    _LimitType = click.ParamType[tuple[str, float]]
-else:  # before 8.4 click's types take no parameter
-    _DurationType = _LimitType = click.ParamType
+def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
+    """Return the length of time that an option names; None where it is not given."""
+    try:
+        return None if value is None else duration(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}", ctx, param) from error
 
 
-class _Duration(_DurationType):
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
+def _limits(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, float]:
+    """Return the limits that options name."""
+    limits: dict[str, float] = {}
+    for value in values:
+        key, _, number = value.partition("=")
         try:
-            return duration(str(value))
+            limits[key] = float(number)
         except ValueError as error:
-            self.fail(f"{value!r} {error}", param, ctx)
-
-
-class _Limit(_LimitType):
-    name = "limit"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, float]:
-        key, _, number = str(value).partition("=")
-        try:
-            return key, float(number)
-        except ValueError:
-            self.fail(f"{value!r} is not NAME=NUMBER", param, ctx)
+            raise click.BadParameter(f"{value!r} is not NAME=NUMBER", ctx, param) from error
+    return limits
 
 
 def _with_tokens(
@@ -152,13 +139,13 @@ def token() -> None:
     help=f"of a {CUSTOM} token: {', '.join(sorted(SCOPES.values()))}",
 )
 @click.option(
-    "--expires", type=_Duration(), metavar="DURATION", help="its lifetime, as 90d [for ever]"
+    "--expires", callback=_duration, metavar="DURATION", help="its lifetime, as 90d [for ever]"
 )
 @click.option("--note", default="", metavar="TEXT", help="a note for the list")
 @click.option(
     "--limit",
     "limits",
-    type=_Limit(),
+    callback=_limits,
     multiple=True,
     metavar="NAME=NUMBER",
     help="a limit of its own, in place of the settings'",
@@ -175,7 +162,7 @@ def create(
     scopes: str,
     expires: timedelta | None,
     note: str,
-    limits: tuple[tuple[str, float], ...],
+    limits: dict[str, float],
     as_json: bool,
 ) -> None:
     """Create a token and print it, this once: the server keeps only its hash."""
@@ -188,7 +175,7 @@ def create(
         conversation_id=conversation,
         channel=channel,
         expire_time=_end_of(expires),
-        limits=dict(limits),
+        limits=limits,
         note=note,
     )
     _show_new(tokens.call("CreateToken", request, "token create"), as_json=as_json)
@@ -231,12 +218,12 @@ def revoke(tokens: TokenCommands, *, ids: tuple[str, ...]) -> None:
 @token.command()
 @click.argument("token_id", metavar="ID")
 @click.option(
-    "--expires", type=_Duration(), metavar="DURATION", help="lifetime of the new one [as the old]"
+    "--expires", callback=_duration, metavar="DURATION", help="lifetime of the new one [as the old]"
 )
 @click.option(
     "--overlap",
-    type=_Duration(),
-    default=_OVERLAP,
+    callback=_duration,
+    default="1d",
     show_default="1d",
     metavar="DURATION",
     help="how long the old one stays valid",
@@ -265,7 +252,7 @@ def rotate(
 @token.command()
 @click.argument("token_id", metavar="ID")
 @click.option(
-    "--since", type=_Duration(), metavar="DURATION", help="only of the last 12h, 7d, … [90 days]"
+    "--since", callback=_duration, metavar="DURATION", help="only of the last 12h, 7d, … [90 days]"
 )
 @_JSON
 @_with_tokens

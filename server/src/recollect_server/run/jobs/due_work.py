@@ -179,34 +179,18 @@ class DueKeeper:
         return True
 
 
-class Awaited:
-    """A thread that has closed spaces opened where other processes wait for this one: they keep
-    what was deleted until no index has words of it. Started when made.
+def request_awaited(
+    awaited: Callable[[], list[str]], spaces: Spaces[Any], due: DueWork, clock: Clock
+) -> float:
+    """Have closed spaces opened where other processes wait for this one: they keep what was deleted
+    until no index has words of it. Return the seconds until the next look.
+
+    `awaited` returns the names of such spaces; it raises StorageUnavailable.
     """
-
-    def __init__(
-        self,
-        awaited: Callable[[], list[str]],
-        spaces: Spaces[Any],
-        due: DueWork,
-        clock: Clock,
-    ) -> None:
-        """`awaited` returns the names of such spaces; it raises StorageUnavailable."""
-        self._awaited = awaited
-        self._spaces = spaces
-        self._due = due
-        self._clock = clock
-        self._loop = Loop("awaited", self._look)
-        self._loop.start()
-
-    def stop(self) -> None:
-        self._loop.stop(self._spaces.patience())
-
-    def _look(self) -> float:
-        with suppress(StorageUnavailable):
-            for name in set(self._awaited()).difference(it.name for it in self._spaces.open_now()):
-                self._due.request(name, self._clock())
-        return _AWAITED_SECONDS
+    with suppress(StorageUnavailable):
+        for name in set(awaited()).difference(it.name for it in spaces.open_now()):
+            due.request(name, clock())
+    return _AWAITED_SECONDS
 
 
 class StreamKeeper:

@@ -5,11 +5,11 @@ from recollect_server.channels.commands import Commands
 from recollect_server.channels.rate_limit import RateLimiter
 from recollect_server.channels.receiving import Receiving
 from recollect_server.contract.channel_service import ChannelHandlers
-from recollect_server.kernel.erase.removals import Removals
+from recollect_server.kernel.erase.bulk_removal import Removals
 from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.people.communication_service import External
 from recollect_server.people.identities import Identities
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.parts.opening import Opening
 
 

@@ -6,12 +6,12 @@ from recollect_server.contract.conversation_service import ConversationHandlers
 from recollect_server.contract.updates import encode
 from recollect_server.conversations.service import Conversations
 from recollect_server.kernel.domain.time import milliseconds
-from recollect_server.kernel.erase.removals import Removals
-from recollect_server.kernel.space.working_context import LoadLimits, WorkingContext
+from recollect_server.kernel.erase.bulk_removal import Removals
+from recollect_server.kernel.space.turns import LoadLimits, WorkingContext
 from recollect_server.kernel.stream.live import LiveUpdates
 from recollect_server.notes.conversation_notes import ConversationNotes
 from recollect_server.people.identities import Identities
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.parts.opening import Opening
 
 

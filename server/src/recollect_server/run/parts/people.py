@@ -5,11 +5,11 @@ from functools import partial
 from recollect_server.contract.external_communication_service import ExternalCommunicationHandlers
 from recollect_server.contract.updates import encode_communication_update
 from recollect_server.kernel.space.events import ChangedElsewhere
+from recollect_server.people.communication_logs import CommunicationStore
 from recollect_server.people.communication_service import External
-from recollect_server.people.communication_store import CommunicationStore
 from recollect_server.people.communication_stream import LiveCommunications
 from recollect_server.people.identities import Identities, identity_ledger
-from recollect_server.people.routing_service import Routes
+from recollect_server.people.routing_table import Routes
 from recollect_server.run.parts.opening import Opening
 
 

@@ -2,11 +2,11 @@
 
 from recollect_server.kernel.domain.live import Live
 from recollect_server.kernel.domain.time import Clock
-from recollect_server.retention.rule_times import RuleTimesFile
 from recollect_server.retention.service import (
     NewRules,
     Retention,
     RetentionGrace,
+    RuleTimesFile,
     retention_ledger,
 )
 from recollect_server.run.jobs.of_space import RetentionKeeper

@@ -44,18 +44,17 @@ from recollect_server.run.settings.values import (
     BucketUrl,
     CollectorUrl,
     Duration,
+    DurationBounds,
     File,
     Folder,
     HttpAddress,
     ListenAddresses,
     LogStoreName,
-    LowerBound,
     ModelNames,
     ModelUrl,
     OneLine,
     ProtectedHttpAddress,
     RetentionRules,
-    UpperBound,
     ZonesOfSpaces,
 )
 
@@ -240,7 +239,7 @@ class Settings(BaseSettings):
     search_threads: int = Field(
         3, ge=1, le=100, description="concurrent searches and contexts: more would delay writes"
     )
-    search_timeout: Annotated[Duration, LowerBound(timedelta(milliseconds=1))] = Field(
+    search_timeout: Annotated[Duration, DurationBounds(least=timedelta(milliseconds=1))] = Field(
         timedelta(seconds=30),
         description="time limit of a search, which then ends with DEADLINE_EXCEEDED, and of recall in a context; 1ms or longer",
     )
@@ -253,7 +252,7 @@ class Settings(BaseSettings):
     max_subscribers: int = Field(
         5000, ge=1, le=100_000, description="concurrent streams of live updates, and health watches"
     )
-    heartbeat: Annotated[Duration, LowerBound(timedelta(milliseconds=50))] = Field(
+    heartbeat: Annotated[Duration, DurationBounds(least=timedelta(milliseconds=50))] = Field(
         timedelta(seconds=15),
         description="interval after which a quiet stream sends its cursor; 50ms or longer",
     )
@@ -280,7 +279,7 @@ class Settings(BaseSettings):
     embedding_threads: int = Field(
         2, ge=1, le=64, description="background threads that embed messages"
     )
-    embedding_idle: Annotated[Duration, LowerBound(timedelta(seconds=1))] = Field(
+    embedding_idle: Annotated[Duration, DurationBounds(least=timedelta(seconds=1))] = Field(
         timedelta(minutes=5),
         description="an embedding model leaves memory after this long without a text or a question"
         " to embed, and the next one waits half a second for it; 1s or longer",
@@ -302,7 +301,7 @@ class Settings(BaseSettings):
         description="turn from which a conversation gets its first title once it is idle; from the"
         " fifth on it gets one at once",
     )
-    sweep_interval: Annotated[Duration, LowerBound(timedelta(seconds=1))] = Field(
+    sweep_interval: Annotated[Duration, DurationBounds(least=timedelta(seconds=1))] = Field(
         timedelta(minutes=5), description="interval at which failed notes are retried; 1s or longer"
     )
     abbreviator: Literal["auto", "anthropic", "openai", "extractive", "off"] = Field(
@@ -328,7 +327,7 @@ class Settings(BaseSettings):
     abbreviation_threads: int = Field(
         1, ge=1, le=32, description="conversations that get notes at the same time"
     )
-    abbreviation_timeout: Annotated[Duration, LowerBound(timedelta(seconds=1))] = Field(
+    abbreviation_timeout: Annotated[Duration, DurationBounds(least=timedelta(seconds=1))] = Field(
         timedelta(minutes=2),
         description="time limit of a model call; after half of it the next conversation starts in parallel",
     )
@@ -483,7 +482,7 @@ class Settings(BaseSettings):
     reflection: bool = Field(
         True, description="whether the server describes its services to tools such as grpcurl"
     )
-    shutdown_grace: Annotated[Duration, UpperBound(timedelta(days=1))] = Field(
+    shutdown_grace: Annotated[Duration, DurationBounds(most=timedelta(days=1))] = Field(
         timedelta(seconds=10),
         description="how long running calls may take at a stop; 1d at the most",
     )

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from recollect_server.kernel.domain.setting import MASK, Setting, ValueType, without_password
 from recollect_server.run.settings import Settings, SettingSource
 from recollect_server.run.settings.environment import environment_name
-from recollect_server.run.settings.values import LowerBound, UpperBound, text_of
+from recollect_server.run.settings.values import DurationBounds, text_of
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "server": (
@@ -209,10 +209,12 @@ def _range(declared: FieldInfo) -> tuple[str, str, bool]:
     is_excluded = False
     for rule in declared.metadata:
         match rule:
-            case annotated_types.Ge(ge=value) | LowerBound(least=value):
+            case DurationBounds():
+                least, most = rule.least, rule.most
+            case annotated_types.Ge(ge=value):
                 least = value
             case annotated_types.Gt(gt=value):
                 least, is_excluded = value, True
-            case annotated_types.Le(le=value) | UpperBound(most=value):
+            case annotated_types.Le(le=value):
                 most = value
     return text_of(least), text_of(most), is_excluded

@@ -95,35 +95,19 @@ def _none_if_empty(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class LowerBound:
-    """Lower bound of a duration: a shorter one would keep a thread at work all the time, or let no
-    call end well.
+class DurationBounds:
+    """Bounds of a duration. A shorter one would keep a thread at work all the time, or let no call
+    end well; for a longer one no thread can wait.
     """
 
-    least: timedelta
+    least: timedelta | None = None
+    most: timedelta | None = None
 
     def check(self, value: timedelta) -> timedelta:
-        """Return the value. Raises ValueError for a shorter one."""
-        if value < self.least:
+        """Return the value. Raises ValueError for one beyond the bounds."""
+        if self.least is not None and value < self.least:
             raise ValueError(f"must be {duration_text(self.least)} or longer")
-        return value
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """Check what the validators before this one return."""
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-
-@dataclass(frozen=True, slots=True)
-class UpperBound:
-    """Upper bound of a duration: no thread can wait for longer."""
-
-    most: timedelta
-
-    def check(self, value: timedelta) -> timedelta:
-        """Return the value. Raises ValueError for a longer one."""
-        if value > self.most:
+        if self.most is not None and value > self.most:
             raise ValueError(f"must be {duration_text(self.most)} or shorter")
         return value
 
