@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -12,8 +13,12 @@ from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import external_communication_service_pb2 as external
 from recollect.v1.update_pb2 import Update
+from recollect_server.kernel.index.writer import Writer
+from recollect_server.kernel.log.folder import FolderStore
+from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.run import app
 from recollect_server.run.settings import Settings
+from structlog.testing import capture_logs
 
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
 from tests.external.conftest import deliver
@@ -284,3 +289,58 @@ def test_a_stream_whose_space_lost_its_index_while_it_was_closed_begins_anew(
     watched.append("One")
     update = watched.next()
     assert (update.reset, update.WhichOneof("kind")) == (True, "conversation_list")
+
+
+def resume(watched: Watch, cursor: str, opened: ExitStack) -> Iterator[Update]:
+    """Open a stream of a space behind a cursor."""
+    stream = watched.service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursor))
+    opened.callback(stream.cancel)
+    return (it.update for it in stream)
+
+
+@pytest.mark.files
+def test_a_stream_that_could_not_read_what_it_missed_has_it_though_its_space_was_closed(
+    start_server: Start, watch: Begin
+) -> None:
+    def refuse(_: FolderStore, log: str, *__: Any, **___: Any) -> Any:
+        raise LogUnavailable(log, "read", "Input/output error")
+
+    server = start_server()
+    watched = watch(server, "watched")
+    watched.append("One")
+    cursor = watched.next().cursor
+    watched.append("Two")
+    close(server, "watched")
+    assert watched.service.get(watched.name).message_count == 2  # opens it: nothing is in memory
+    with ExitStack() as opened:
+        with pytest.MonkeyPatch.context() as damaged, capture_logs() as logged:
+            damaged.setattr(FolderStore, "raw", refuse)
+            late = resume(watched, cursor, opened)
+            until(lambda: any(it["event"] == "stream_waits" for it in logged))
+            close(server, "watched")
+        first, second = next(late), next(late)
+        assert [it.content for it in first.conversation_updated.messages] == ["Two"]
+        assert second.WhichOneof("kind") == "heartbeat"
+
+
+def test_a_space_whose_index_lacks_what_its_streams_wait_for_stays_open_until_they_have_it(
+    start_server: Start, enter: Enter, watch: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server(max_open_spaces=2)
+    watched = watch(server, "watched")
+    take_in = Writer._take_in
+
+    def refuse(writer: Writer, documents: Any) -> None:
+        if "watched" not in writer.path.parts:
+            return take_in(writer, documents)
+        for document in documents:
+            document.failed("database or disk is full")
+        return None
+
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(Writer, "_take_in", refuse)
+        watched.append("One")
+        for number in range(3):
+            enter(server.target, f"other-{number}").conversation_of("Takes a place")
+        assert "watched" in server.app.spaces.names()
+    assert watched.read(1) == ["One"]

@@ -76,6 +76,7 @@ class Stream(HeldStream):
         "cursor",
         "due_since",
         "followed",
+        "is_level",
         "is_slow",
         "max_batch",
         "pause",
@@ -111,6 +112,8 @@ class Stream(HeldStream):
         self._telemetry = telemetry
         self.beat = bool(cursor)
         """A heartbeat is due: to one who comes back it says that what was missed is over."""
+        self.is_level = False
+        """It was sent its snapshot, or what it had missed: before that it gets no heartbeat."""
         self.began = self.spoke = time.monotonic()
         self.sent = 0
         self.is_slow = False
@@ -132,6 +135,11 @@ class Stream(HeldStream):
         """Return whether it may have something to send that can be read now."""
         is_due = self.due_since > 0 and not self.pause
         return self.watcher is None or self.scheduled or is_due
+
+    @property
+    def lacks(self) -> bool:
+        """Return whether it may have something to send, even if that cannot be read now."""
+        return self.is_behind or self.pause > 0
 
     def detach(self) -> None:
         """Give the watcher back, if it has one, and keep its place."""
@@ -161,7 +169,8 @@ class Stream(HeldStream):
             watcher = self._attached()
             batch, more = watcher.take(_PART) if watcher else (Batch([]), False)
             self.pause = 0.0
-            if self.beat and not more:
+            self.is_level = self.is_level or bool(watcher and not more)
+            if self.beat and self.is_level and not more:
                 cursor = watcher.cursor if watcher else self.cursor
                 batch.updates.append(self._heartbeat(cursor))
                 self.beat = False
@@ -262,7 +271,7 @@ class Streams(HeldStreams[Stream]):
         self._senders.wait_for(lambda it: cast(Stream, it).followed is not followed)
         with self._guard:
             streams = list(followed.streams)
-            followed.is_awaited = any(it.is_behind for it in streams)
+            followed.is_awaited = any(it.lacks for it in streams)
         if not streams:
             watched.tick()  # the last one may have ended just now
             return

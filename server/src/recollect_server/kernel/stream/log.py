@@ -179,7 +179,9 @@ class UpdateLog(ABC, Generic[State]):
     @property
     def is_unfinished(self) -> bool:
         """Return whether something is on its way to the watchers, or a draft may still grow."""
-        return self.space.index.waiting()[0] > 0
+        # What a folder's index lacks comes once the index takes it, while the space is open.
+        is_lagging = self.space.store.order is None and self.space.overlay.is_any_lagging
+        return is_lagging or self.space.index.waiting()[0] > 0
 
     def leave(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Follow nothing any more although somebody watched: the space is to be closed. `wake` is
