@@ -1,10 +1,12 @@
 """Spaces that are only watched: they rest and close as others do, and their streams go on."""
 
 import gc
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -16,8 +18,11 @@ from recollect.v1.update_pb2 import Update
 from recollect_server.kernel.index.writer import Writer
 from recollect_server.kernel.log.folder import FolderStore
 from recollect_server.kernel.log.store import LogUnavailable
+from recollect_server.kernel.space.spaces import Spaces
 from recollect_server.run import app
+from recollect_server.run.jobs.due_work import StreamKeeper
 from recollect_server.run.settings import Settings
+from recollect_server.run.space import OpenSpace
 from structlog.testing import capture_logs
 
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
@@ -344,3 +349,41 @@ def test_a_space_whose_index_lacks_what_its_streams_wait_for_stays_open_until_th
             enter(server.target, f"other-{number}").conversation_of("Takes a place")
         assert "watched" in server.app.spaces.names()
     assert watched.read(1) == ["One"]
+
+
+def test_streams_go_on_behind_a_close_of_their_space_that_fails(
+    start_server: Start, watch: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: OpenSpace) -> int | None:
+        raise ZeroDivisionError("nobody foresaw it")
+
+    server = start_server()
+    watched = watch(server, "watched")
+    with pytest.MonkeyPatch.context() as failing, capture_logs() as logged:
+        failing.setattr(OpenSpace, "due_at", fail)
+        close(server, "watched")
+    assert [it["event"] for it in logged if it["log_level"] == "error"] == ["space_not_closed"]
+    watched.append("One")
+    assert watched.read(1) == ["One"]
+
+
+def test_a_space_that_cannot_be_opened_is_tried_less_often_and_holds_up_the_streams_of_no_other() -> (
+    None
+):
+    names = {f"space-{number}" for number in range(5)}
+    broken = next(iter(names))
+    opened: set[str] = set()
+    tries: list[float] = []
+
+    def open_space(name: str) -> Any:
+        if name == broken:
+            tries.append(time.monotonic())
+            raise ZeroDivisionError("nobody foresaw it")
+        opened.add(name)
+        return SimpleNamespace(name=name, is_resting=False)
+
+    spaces: Spaces[Any] = Spaces(open_space, lambda _: True, 10, 10)
+    keeper = StreamKeeper(lambda: names - opened, spaces)
+    until(lambda: opened == names - {broken} and len(tries) == 3)
+    keeper.stop()
+    assert tries[2] - tries[1] >= 1

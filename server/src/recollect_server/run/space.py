@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -211,8 +211,9 @@ class OpenSpace:
         if drains and self._stops and self._has_backlog:
             with suppress(IndexUnavailable):
                 self.wake()
-        while self._stops:
-            self._stops.pop()()
+        with ExitStack() as stops:  # one that fails keeps no other from its work
+            while self._stops:
+                stops.callback(self._stops.pop(0))
 
     def abandon(self) -> None:
         """Let nobody wait for its index any more (see `Writer.abandon`)."""

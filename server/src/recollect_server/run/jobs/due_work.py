@@ -17,11 +17,16 @@ from typing import Any
 import structlog
 
 from recollect_server.admin.due import DueMarkers
-from recollect_server.kernel.domain.errors import RecollectError, StorageUnavailable, TooManySpaces
+from recollect_server.kernel.domain.errors import (
+    RecollectError,
+    SpaceBeingDeleted,
+    StorageUnavailable,
+    TooManySpaces,
+)
 from recollect_server.kernel.domain.ids import is_space_name
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.space.spaces import Lease, Spaces
-from recollect_server.run.jobs.loop import Loop
+from recollect_server.run.jobs.loop import Loop, unforeseen
 
 log = structlog.get_logger("recollect.spaces")
 
@@ -32,6 +37,8 @@ _LONGEST = 60.0  # seconds that one of them is open while others wait
 _OUT_OF_DATE = 100  # entries of the queue beyond twice those that count
 _AWAITED_SECONDS = 2.0  # between two looks for what others wait for
 _PATIENCE = 0.5  # seconds of an opening after which another thread opens the others
+_MOST_PAUSE = 10.0  # seconds between two tries of a space that cannot be opened for its streams
+_NO_PAUSE = 0.0, _SECONDS
 _LATER = 60_000  # milliseconds to the next try of a space that cannot be opened
 
 
@@ -203,6 +210,7 @@ class StreamKeeper:
         self._awaited = awaited
         self._spaces = spaces
         self._opening: set[str] = set()
+        self._pauses: dict[str, tuple[float, float]] = {}  # each with its end, and the next one
         self._loop = Loop("stream-keeper", self._look, patience=_PATIENCE)
         self.wake = self._loop.wake
         self._loop.start()
@@ -211,15 +219,34 @@ class StreamKeeper:
         self._loop.stop(self._spaces.patience())
 
     def _look(self) -> float:
-        for name in self._awaited().difference(self._opening):
+        awaited, now = self._awaited(), time.monotonic()
+        for name in self._pauses.keys() - awaited:
+            del self._pauses[name]
+        for name in awaited.difference(self._opening):
+            if now < self._pauses.get(name, _NO_PAUSE)[0]:
+                continue
             if not self._loop.part(partial(self._open, name)):
                 break  # it took long: another thread looks after the others
         return _SECONDS if self._awaited() else _RESTING_SECONDS
 
     def _open(self, name: str) -> None:
+        """Open a space. One that cannot be opened is tried again, later each time."""
         self._opening.add(name)
-        try:
-            with suppress(RecollectError):  # it is tried again
+        is_refused = True
+
+        def use() -> None:
+            nonlocal is_refused
+            try:
                 self._spaces.use(name, reads=True).end()
-        finally:
-            self._opening.discard(name)
+                is_refused = False
+            except (TooManySpaces, SpaceBeingDeleted):  # for a moment
+                is_refused = False
+            except RecollectError:
+                pass  # it is in the log
+
+        unforeseen(self._loop.job, use)
+        pause = self._pauses.get(name, _NO_PAUSE)[1]
+        self._pauses[name] = _NO_PAUSE
+        if is_refused:
+            self._pauses[name] = time.monotonic() + pause, min(2 * pause, _MOST_PAUSE)
+        self._opening.discard(name)
