@@ -18,8 +18,10 @@ from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.log.lines import Entry, encoded
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.stream.live import Choice, LiveUpdates
+from recollect_server.kernel.stream.log import UpdateLog
 from recollect_server.kernel.stream.ring import Interest
 from recollect_server.people.communication_stream import LiveCommunications
+from recollect_server.postgres.follower import Follower
 from recollect_server.postgres.store import PostgresStore
 from structlog.testing import capture_logs
 
@@ -335,6 +337,34 @@ def test_what_was_in_progress_when_a_cursor_was_given_out_is_told_behind_it_once
         for at, (_, cursor) in enumerate(places(one)):
             again = apart(replicas[0].target, cursor=cursor).ready()
             assert places(again) == places(one)[at + 1 :]
+
+
+def test_what_was_in_progress_comes_before_the_heartbeat_though_the_follower_looks_late(
+    url: str, start_server: Start, apart: Subscribe, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server(store=url, heartbeat="10m")
+    service = record(server)
+    name = service.conversation_of("One")
+    with psycopg.connect(url) as other:
+        begin(other, "conv-01J00000000000000000000001", "early")
+        later = service.append(name, user("later"))
+        other.commit()
+    looks, look, has = threading.Event(), Follower._look, UpdateLog._has
+
+    def look_late(self: Follower, *arguments: Any) -> bool:
+        looks.wait()
+        return look(self, *arguments)
+
+    def note(self: UpdateLog[Any], end: int) -> bool:
+        if not (it_has := has(self, end)):
+            looks.set()  # the one who comes back waits for the follower
+        return it_has
+
+    monkeypatch.setattr(Follower, "_look", look_late)
+    monkeypatch.setattr(UpdateLog, "_has", note)
+    late = apart(server.target, cursor=later.cursor).ready()
+    looks.set()
+    assert late.messages() == ["early"]
 
 
 def test_a_transaction_with_several_changes_is_resumed_behind_each_of_them(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -19,6 +19,8 @@ from recollect_server.kernel.index.writer import Writer
 from recollect_server.kernel.log.folder import FolderStore
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.space.spaces import Spaces
+from recollect_server.kernel.stream.live import LiveUpdates
+from recollect_server.kernel.stream.log import UpdateLog
 from recollect_server.run import app
 from recollect_server.run.jobs.due_work import StreamKeeper
 from recollect_server.run.settings import Settings
@@ -349,6 +351,27 @@ def test_a_space_whose_index_lacks_what_its_streams_wait_for_stays_open_until_th
             enter(server.target, f"other-{number}").conversation_of("Takes a place")
         assert "watched" in server.app.spaces.names()
     assert watched.read(1) == ["One"]
+
+
+@pytest.mark.parametrize("event", ["an index that is another one", "a part of a draft"])
+def test_a_space_is_opened_again_where_something_comes_while_it_is_closed(
+    event: str, start_server: Start, watch: Begin
+) -> None:
+    leave = UpdateLog.leave
+
+    def leave_late(log: UpdateLog[Any], wake: Callable[[], None]) -> Callable[[], None]:
+        if event == "a part of a draft":
+            cast(LiveUpdates, log)._touch((watched.name, "web"))
+        else:
+            log._lost()
+        return leave(log, wake)
+
+    server = start_server()
+    watched = watch(server, "watched")
+    with pytest.MonkeyPatch.context() as late:
+        late.setattr(UpdateLog, "leave", leave_late)
+        close(server, "watched")
+    until(lambda: "watched" in server.app.spaces.names())
 
 
 def test_streams_go_on_behind_a_close_of_their_space_that_fails(

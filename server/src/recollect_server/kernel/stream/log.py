@@ -204,7 +204,10 @@ class UpdateLog(ABC, Generic[State]):
                 following = shared.follow(self.kind, take, wake, _ignore)
             end = following.mark if following else self.order.now()
             with self._guard:
-                is_level = not self._inbox and self._latest.key >= end.key
+                latest = self._latest
+                is_level = (latest.epoch, latest.timeline) == (end.epoch, end.timeline)
+                is_level = is_level and latest.key >= end.key
+                is_level = is_level and not (self._inbox or self._touched or self._renewed)
         except DataUnavailable:
             is_level = False
         with self._begins:
@@ -520,8 +523,11 @@ class UpdateLog(ABC, Generic[State]):
             self._guard.wait_for(lambda: self._has(end), until - time.monotonic())
 
     def _has(self, end: int) -> bool:
-        """Return whether everything up to a transaction can be read here."""
-        return self._latest.key.transaction >= end or self._horizon > end or self._renewed
+        """Return whether everything up to a transaction can be read here. Before the horizon is
+        known, nothing can that had not ended when a cursor was given out.
+        """
+        is_level = self._horizon > 0 and self._latest.key.transaction >= end
+        return is_level or self._horizon > end or self._renewed
 
     def begin(self) -> Mark:
         """Return the position behind everything that is visible now, and let the index have that.
