@@ -10,6 +10,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.contract.health import DEGRADED
 from recollect_server.kernel.domain.errors import TooManySpaces
+from recollect_server.kernel.space.spaces import EMPTY, Spaces
 from recollect_server.recall.vectors import checking as vectors
 
 from tests.at_rest import is_sealed
@@ -302,3 +303,32 @@ def test_words_of_a_closed_space_are_embedded_and_it_rests_again(
         lambda: "waits" in spaces.names() and "waits" not in {it.name for it in spaces.open_now()}
     )
     assert vectors.state_of(folder).vectors == 1
+
+
+@pytest.mark.parametrize("in_call", [True, False])
+def test_a_space_that_is_deleted_while_a_reader_waits_for_a_place_is_not_made_again(
+    in_call: bool,
+) -> None:
+    existing, opened = {"deleted", "other"}, list[str]()
+
+    class Space:
+        is_resting = is_delivering = has_streams = False
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+            opened.append(name)
+
+        def close(self, **_: bool) -> None:
+            if self.name == "other":
+                spaces.remove("deleted", 1, lambda: existing.discard("deleted"))
+
+    spaces: Spaces[Any] = Spaces(Space, existing.__contains__, 1, 1)
+    with spaces.use("other"):
+        pass
+    if in_call:
+        with spaces.use("deleted", reads=True) as space:
+            assert space.name == EMPTY
+    else:
+        spaces._places["other"].used -= 60
+        assert spaces.use_behind("deleted") is None
+    assert "deleted" not in opened

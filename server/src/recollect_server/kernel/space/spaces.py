@@ -22,6 +22,7 @@ import structlog
 from recollect_server.kernel.domain.errors import (
     RecollectError,
     SpaceBeingDeleted,
+    SpaceNotFound,
     Stopping,
     StorageUnavailable,
     TooManySpaces,
@@ -127,10 +128,12 @@ class _Opening:
 class _Slot(Generic[S]):
     """Place of a space among the open ones. `Spaces` guards it."""
 
-    __slots__ = ("holds", "leases", "name", "opened", "space", "used")
+    __slots__ = ("holds", "leases", "makes", "name", "opened", "space", "used")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, makes: bool = True) -> None:
         self.name = name
+        self.makes = makes or name == EMPTY
+        """Whether the space is made if there is none."""
         self.space: S | None = None
         """None while it is being opened, put to rest or closed."""
         self.opened: S | None = None
@@ -213,7 +216,10 @@ class Spaces(Generic[S]):
             name = EMPTY
         if lease is None:
             until = time.monotonic() + _PATIENCE
-            lease = self._opened(name, until, 0.0, holds=False, partly=partly)
+            try:
+                lease = self._opened(name, until, 0.0, holds=False, partly=partly, makes=not reads)
+            except SpaceNotFound:  # it was deleted while this waited
+                lease = self._opened(EMPTY, until, 0.0, holds=False)
         if lease.space.is_resting and not (appends and lease.space.takes_appends):
             return self._awake(lease, holds=False)
         return lease
@@ -226,7 +232,10 @@ class Spaces(Generic[S]):
         """
         if not self._exists(name):
             return None
-        lease = self._opened(name, time.monotonic(), _RECENT, holds=True)
+        try:
+            lease = self._opened(name, time.monotonic(), _RECENT, holds=True, makes=False)
+        except SpaceNotFound:
+            return None
         return self._awake(lease, holds=True) if lease.space.is_resting else lease
 
     def borrow(self, space: S) -> Lease[S] | None:
@@ -505,12 +514,23 @@ class Spaces(Generic[S]):
         )
 
     def _opened(
-        self, name: str, until: float, recent: float, *, holds: bool, partly: bool = False
+        self,
+        name: str,
+        until: float,
+        recent: float,
+        *,
+        holds: bool,
+        partly: bool = False,
+        makes: bool = True,
     ) -> Lease[S]:
-        """Open a space, once there is a place for it. `recent`: see `_unused`."""
+        """Open a space, once there is a place for it. `recent`: see `_unused`. Unless it `makes`
+        one, raises SpaceNotFound if there is none by then.
+        """
         promise = object()
         try:
-            return self._placed(promise, name, until, recent, holds=holds, partly=partly)
+            return self._placed(
+                promise, name, until, recent, holds=holds, partly=partly, makes=makes
+            )
         finally:
             with self._lock:
                 self._give_up(promise)
@@ -530,6 +550,7 @@ class Spaces(Generic[S]):
         *,
         holds: bool,
         partly: bool,
+        makes: bool,
     ) -> Lease[S]:
         """Open a space. The place that it makes free is promised to it: background work
         that waits for the space which has to leave would be in it first, and hold it.
@@ -559,7 +580,7 @@ class Spaces(Generic[S]):
                     continue
                 if len(self._places) + len(self._promised - {promise}) < self._most:
                     self._promised.discard(promise)
-                    place = self._places[name] = _Slot(name)
+                    place = self._places[name] = _Slot(name, makes=makes)
                     if not partly:
                         break
                     opening = _Opening()
@@ -609,6 +630,8 @@ class Spaces(Generic[S]):
         self._make_room()
         began = time.monotonic()
         try:
+            if not place.makes and not self._exists(place.name):
+                raise SpaceNotFound(place.name)
             space = self._open_space(place.name)
         except BaseException as error:
             log.warning("space_not_opened", space=place.name, reason=str(error))
