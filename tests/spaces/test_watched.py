@@ -15,6 +15,7 @@ from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import external_communication_service_pb2 as external
 from recollect.v1.update_pb2 import Update
+from recollect_server.kernel.domain.errors import StorageUnavailable
 from recollect_server.kernel.index.writer import Writer
 from recollect_server.kernel.log.folder import FolderStore
 from recollect_server.kernel.log.store import LogUnavailable
@@ -371,7 +372,7 @@ def test_a_space_is_opened_again_where_something_comes_while_it_is_closed(
     with pytest.MonkeyPatch.context() as late:
         late.setattr(UpdateLog, "leave", leave_late)
         close(server, "watched")
-    until(lambda: "watched" in server.app.spaces.names())
+    assert until(lambda: "watched" in server.app.spaces.names())
 
 
 def test_streams_go_on_behind_a_close_of_their_space_that_fails(
@@ -390,23 +391,37 @@ def test_streams_go_on_behind_a_close_of_their_space_that_fails(
     assert watched.read(1) == ["One"]
 
 
-def test_a_space_that_cannot_be_opened_is_tried_less_often_and_holds_up_the_streams_of_no_other() -> (
-    None
-):
-    names = {f"space-{number}" for number in range(5)}
-    broken = next(iter(names))
+def keep(opens: Callable[[str], bool], names: set[str]) -> tuple[StreamKeeper, set[str]]:
+    """Start a keeper of streams of spaces of these names, and return it and those that it opened.
+    `opens` raises what keeps a space from being opened.
+    """
     opened: set[str] = set()
-    tries: list[float] = []
 
     def open_space(name: str) -> Any:
-        if name == broken:
-            tries.append(time.monotonic())
-            raise ZeroDivisionError("nobody foresaw it")
-        opened.add(name)
+        if opens(name):
+            opened.add(name)
         return SimpleNamespace(name=name, is_resting=False)
 
     spaces: Spaces[Any] = Spaces(open_space, lambda _: True, 10, 10)
-    keeper = StreamKeeper(lambda: names - opened, spaces)
-    until(lambda: opened == names - {broken} and len(tries) == 3)
+    return StreamKeeper(lambda: names - opened, spaces), opened
+
+
+def test_an_opening_that_fails_as_nobody_foresaw_holds_up_the_streams_of_no_other_space() -> None:
+    names = {f"space-{number}" for number in range(5)}
+    broken = next(iter(names))
+    keeper, opened = keep(lambda name: bool(name != broken or 1 / 0), names)
+    assert until(lambda: opened == names - {broken})
+    keeper.stop()
+
+
+def test_a_space_that_cannot_be_opened_for_its_streams_is_tried_later_each_time() -> None:
+    tries: list[float] = []
+
+    def refuse(name: str) -> bool:
+        tries.append(time.monotonic())
+        raise StorageUnavailable(f"the space {name} is damaged")
+
+    keeper, _ = keep(refuse, {"damaged"})
+    until(lambda: len(tries) == 3)
     keeper.stop()
     assert tries[2] - tries[1] >= 1

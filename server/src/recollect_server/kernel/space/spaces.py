@@ -133,7 +133,7 @@ class _Slot(Generic[S]):
     def __init__(self, name: str, *, makes: bool = True) -> None:
         self.name = name
         self.makes = makes or name == EMPTY
-        """Whether the space is made if there is none."""
+        """True if the space is made where there is none."""
         self.space: S | None = None
         """None while it is being opened, put to rest or closed."""
         self.opened: S | None = None

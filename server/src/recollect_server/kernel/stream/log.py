@@ -179,7 +179,8 @@ class UpdateLog(ABC, Generic[State]):
     @property
     def is_unfinished(self) -> bool:
         """Return whether something is on its way to the watchers, or a draft may still grow."""
-        # What a folder's index lacks comes once the index takes it, while the space is open.
+        # Streams of a folder get an append that its index refused once the index takes it, which
+        # only an open space tries again.
         is_lagging = self.space.store.order is None and self.space.overlay.is_any_lagging
         return is_lagging or self.space.index.waiting()[0] > 0
 
