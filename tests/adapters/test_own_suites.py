@@ -211,7 +211,7 @@ SUITES = [
 ]
 
 
-@pytest.mark.timeout(900 if LONG else 120)
+@pytest.mark.timeout(900 if LONG else 600)  # behind others in priority
 @pytest.mark.parametrize(
     "suite", SUITES, ids=lambda it: f"{it.library}{', long' if it.is_long else ''}"
 )
