@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.contract.health import DEGRADED
-from recollect_server.kernel.domain.errors import TooManySpaces
+from recollect_server.kernel.domain.errors import IndexUnavailable, TooManySpaces
 from recollect_server.kernel.space.spaces import EMPTY, Spaces
 from recollect_server.recall.vectors import checking as vectors
 
@@ -332,3 +332,32 @@ def test_a_space_that_is_deleted_while_a_reader_waits_for_a_place_is_not_made_ag
         spaces._places["other"].used -= 60
         assert spaces.use_behind("deleted") is None
     assert "deleted" not in opened
+
+
+@pytest.mark.parametrize("in_call", [True, False])
+def test_a_space_at_rest_that_is_deleted_while_it_cannot_be_woken_is_not_made_again(
+    in_call: bool,
+) -> None:
+    existing, opened = {"deleted"}, list[str]()
+
+    class Sleeping:
+        is_delivering = has_streams = False
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.is_resting = name == "deleted"
+            opened.append(name)
+
+        def wake(self) -> None:
+            raise IndexUnavailable("its disk is away")
+
+        def close(self, **_: bool) -> None:
+            existing.discard(self.name)
+
+    spaces: Spaces[Any] = Spaces(Sleeping, existing.__contains__, 2, 2)
+    if in_call:
+        with spaces.use("deleted", reads=True) as space:
+            assert space.name == EMPTY
+    else:
+        assert spaces.use_behind("deleted") is None
+    assert opened.count("deleted") == 1

@@ -195,8 +195,7 @@ class Spaces(Generic[S]):
 
         `reads`: the call only reads; a space that does not exist is not made, and answers like one
         without anything. `appends`: the call only appends, and a space at rest that has room stays
-        so. `partly`: the call is content with a part of a
-        space that takes seconds to open.
+        so. `partly`: the call is content with a part of a space that takes seconds to open.
 
         Raises TooManySpaces, Stopping, StorageUnavailable, and what opening it raises.
         """
@@ -214,14 +213,14 @@ class Spaces(Generic[S]):
                 lease = self._lease(place, space, is_hold=False)
         if place is None and reads and not self._exists(name):
             name = EMPTY
-        if lease is None:
-            until = time.monotonic() + _PATIENCE
-            try:
+        until = time.monotonic() + _PATIENCE
+        try:
+            if lease is None:
                 lease = self._opened(name, until, 0.0, holds=False, partly=partly, makes=not reads)
-            except SpaceNotFound:  # it was deleted while this waited
-                lease = self._opened(EMPTY, until, 0.0, holds=False)
-        if lease.space.is_resting and not (appends and lease.space.takes_appends):
-            return self._awake(lease, holds=False)
+            if lease.space.is_resting and not (appends and lease.space.takes_appends):
+                lease = self._awake(lease, holds=False, makes=not reads)
+        except SpaceNotFound:  # it was deleted while this waited
+            lease = self._opened(EMPTY, until, 0.0, holds=False)
         return lease
 
     def use_behind(self, name: str) -> Lease[S] | None:
@@ -234,9 +233,11 @@ class Spaces(Generic[S]):
             return None
         try:
             lease = self._opened(name, time.monotonic(), _RECENT, holds=True, makes=False)
+            if lease.space.is_resting:
+                lease = self._awake(lease, holds=True, makes=False)
         except SpaceNotFound:
             return None
-        return self._awake(lease, holds=True) if lease.space.is_resting else lease
+        return lease
 
     def borrow(self, space: S) -> Lease[S] | None:
         """Return a lease of an open space, for background work; None if it is closed now."""
@@ -419,9 +420,9 @@ class Spaces(Generic[S]):
 
     # Opening and closing --------------------------------------------------------------------------
 
-    def _awake(self, lease: Lease[S], *, holds: bool) -> Lease[S]:
+    def _awake(self, lease: Lease[S], *, holds: bool, makes: bool) -> Lease[S]:
         """Open the files of a space at rest, once others have closed theirs. If they cannot be,
-        open the space anew.
+        open the space anew. `makes`: see `_opened`.
         """
         try:
             self._make_room()
@@ -431,7 +432,8 @@ class Spaces(Generic[S]):
             log.warning("space_not_woken", space=name, reason=str(error))
             lease.end()
             self.evict(name)
-            return self._opened(name, time.monotonic() + _PATIENCE, 0.0, holds=holds)
+            until = time.monotonic() + _PATIENCE
+            return self._opened(name, until, 0.0, holds=holds, makes=makes)
         except BaseException:
             lease.end()
             raise
