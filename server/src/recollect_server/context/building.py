@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
-from operator import attrgetter
 
 from recollect_server.anchors.log import Anchor
 from recollect_server.anchors.service import Anchors
@@ -56,10 +55,6 @@ from recollect_server.recall.model.statement import (
     by_turns,
 )
 
-_SURE = 0.95
-"""Probability from which an instruction is sure to be one: a task that was taken for one has words
-in common with the questions about it.
-"""
 _ANCHOR_TOKENS, _ANCHOR_SHARE = 600, 5
 """Tokens of all anchors at the most, and by what the total is divided for them; the surest come
 first.
@@ -219,7 +214,7 @@ class ContextBuilder:
 
     def _profile_of(self, task: ContextTask, newest: NewestMessages) -> list[ProfileStatement]:
         """Return the profile, in the order in which it gets room, without what the newest turns
-        say anyway: of the instructions the sure ones first, of these those that govern the answer.
+        say anyway: of the instructions those first that govern the answer.
         """
         try:
             statements = self._profile.statements()
@@ -230,9 +225,7 @@ class ContextBuilder:
         statements = [it for it in statements if (it.conversation_id, it.sequence) not in shown]
         instructions = [it for it in statements if it.kind is StatementKind.INSTRUCTION]
         others = [it for it in statements if it.kind is not StatementKind.INSTRUCTION]
-        governing = by_occasion(instructions, attrgetter("text"), task.question[:_ASKED])
-        governing.sort(key=lambda it: it.probability < _SURE)
-        return by_turns([*governing, *others])
+        return by_turns([*by_occasion(instructions, task.question[:_ASKED]), *others])
 
     def _with_past(
         self,

@@ -4,11 +4,11 @@ whether it speaks of who asks.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from itertools import chain
 from math import log1p
-from typing import TypeVar
 
+from recollect_server.recall.model.statement import ProfileStatement
 from recollect_server.text.languages import (
     ASKER_WORDS,
     EVERYDAY_WORDS,
@@ -18,11 +18,13 @@ from recollect_server.text.languages import (
 )
 from recollect_server.text.text import UNSPACED_RUN, normal_form, pairs
 
-T = TypeVar("T")
-
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"(?<=[^.!?\s] )(?!I\b)[A-Z]")
 """A capital within a sentence: a message that names somebody is of them."""
+_SURE = 0.95
+"""Probability from which an instruction is sure to be one: a task that was taken for one has words
+in common with the questions about it.
+"""
 _STEM = 6  # characters of a word that endings leave alone, for the most part
 _LONG, _FEW = 120, 3
 """Characters of a message, and words with a subject, that one has at the most which leans on what
@@ -54,21 +56,23 @@ def overlap(words: frozenset[str], text: str) -> float:
     return len(words & words_of(text)) / len(words) if words else 0.0
 
 
-def by_occasion(instructions: Sequence[T], text_of: Callable[[T], str], question: str) -> list[T]:
-    """Return instructions in the order in which they govern the answer to a question: by the share
-    of their words, weighed by how rare these are among them, that begin as words of the question
-    do. Of equal ones the order stays.
+def by_occasion(instructions: Sequence[ProfileStatement], question: str) -> list[ProfileStatement]:
+    """Return instructions in the order in which they govern the answer to a question: those that
+    are sure to be any before others, of these by the share of their words, weighed by how rare
+    these are among them, that begin as words of the question do. Of equal ones the order stays.
     """
     of_question = _beginnings(question)
-    words = [_beginnings(text_of(it)) for it in instructions]
+    words = [_beginnings(it.text) for it in instructions]
     among = Counter(chain.from_iterable(words))
 
     def weight(of: Set[str]) -> float:
         return sum(log1p(len(words) / among[it]) for it in of)
 
-    shares = [weight(of & of_question) / weight(of) if of else 0.0 for of in words]
-    order = sorted(range(len(words)), key=lambda at: -shares[at])
-    return [instructions[at] for at in order]
+    def place(at: int) -> tuple[bool, float]:
+        share = weight(words[at] & of_question) / weight(words[at]) if words[at] else 0.0
+        return instructions[at].probability < _SURE, -share
+
+    return [instructions[at] for at in sorted(range(len(words)), key=place)]
 
 
 def _beginnings(text: str) -> Set[str]:
