@@ -24,7 +24,7 @@ def test_a_first_message_that_the_disk_refuses_is_stored_when_it_is_delivered_ag
         "STORAGE_UNAVAILABLE",
         1000,
     )
-    disk.mend()
+    disk.restore()
     assert post.everything() == {}
     again = post.whatsapp("Hello", delivery="wamid.1")
     assert not again.duplicate
@@ -39,7 +39,7 @@ def test_a_message_that_the_disk_refuses_is_held_and_stored_once(post: Post, dis
             failure_of(lambda: post.whatsapp("Again", delivery="wamid.2")).reason
             == "STORAGE_UNAVAILABLE"
         )
-    disk.mend()
+    disk.restore()
     assert post.whatsapp("Again", delivery="wamid.2").duplicate
     assert post.whatsapp("And again", delivery="wamid.3").conversation.conversation.turn_count == 3
     assert post.said(first) == ["Hello", "Again", "And again"]
@@ -57,7 +57,7 @@ def test_a_command_that_the_disk_refuses_changes_nothing_and_runs_when_it_comes_
             ).code
             == "UNAVAILABLE"
         )
-    disk.mend()
+    disk.restore()
     assert (post.get(first).model, post.get(first).pinned) == ("", True)
     assert (
         reply(post.whatsapp("/model opus", delivery="wamid.2")) == "The model is opus from here on."
@@ -72,7 +72,7 @@ def test_an_old_conversation_that_cannot_be_unpinned_is_unpinned_by_the_repeat(
     disk.suffix = transcript(server, old).name
     disk.refuse("pwrite", error=errno.EIO)
     assert failure_of(lambda: post.whatsapp("/new", delivery="wamid.2")).code == "UNAVAILABLE"
-    disk.mend()
+    disk.restore()
     assert post.get(old).pinned
     again = post.whatsapp("/new", delivery="wamid.2")
     assert again.duplicate
@@ -85,7 +85,7 @@ def test_an_identity_that_the_disk_refuses_is_none(post: Post, disk: Disk) -> No
         failure_of(lambda: post.own("whatsapp", "+2", request_id="r-1")).reason
         == "STORAGE_UNAVAILABLE"
     )
-    disk.mend()
+    disk.restore()
     assert post.identities(channel="whatsapp") == [("whatsapp", "1555000", "")]
     assert post.own("whatsapp", "+2", request_id="r-1").identity == "2"
 

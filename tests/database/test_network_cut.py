@@ -47,13 +47,13 @@ class Network:
         _ip("-n", self.name, "addr", "add", f"{self._there}/30", "dev", peer)
         _ip("-n", self.name, "link", "set", peer, "up")
         _ip("-n", self.name, "link", "set", "lo", "up")
-        self.mend()
+        self.restore()
 
     def cut(self) -> None:
         """Let every packet vanish."""
         _ip("link", "set", self._link, "down")
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Let packets through."""
         _ip("link", "set", self._link, "up")
 
@@ -130,11 +130,11 @@ def test_a_server_that_is_cut_off_refuses_in_time_and_goes_on_where_the_others_a
                 until(lambda: len(loads[1].refusals) >= 3)
                 refusal_seconds = time.monotonic() - began
                 loads[0].until_answered(30)  # who is not cut off goes on
-                network.mend()
+                network.restore()
                 loads[1].until_answered(30)
                 recovery_seconds = time.monotonic() - began - refusal_seconds
             finally:
-                network.mend()
+                network.restore()
                 for load in loads:
                     load.end()
             for caller in callers:

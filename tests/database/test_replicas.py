@@ -23,6 +23,7 @@ from recollect_server.people.communication_service import External
 from recollect_server.people.communication_stream import LiveCommunications
 from recollect_server.people.identities import Identities, Identity, People
 from recollect_server.postgres.store import PostgresStore
+from recollect_server.run.jobs.of_space import IndexKeeper
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, SAM, STRANGER, Post, home
@@ -335,10 +336,12 @@ def test_held_messages_stand_once_behind_what_another_server_wrote_meanwhile(
 
 
 def test_held_messages_that_the_database_refused_again_are_written_though_nobody_repeats_them(
-    replicas: Replicas, postgres: Postgres
+    replicas: Replicas, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
     name = one.conversation_of("apricot")
+    turn = IndexKeeper.turn
+    monkeypatch.setattr(IndexKeeper, "turn", lambda *_: 0.01)  # it tries nothing yet
     postgres.execute(
         "CREATE FUNCTION recollect.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
         " RAISE 'no room'; END $$;"
@@ -349,6 +352,7 @@ def test_held_messages_that_the_database_refused_again_are_written_though_nobody
     assert "are held" in failure_of(lambda: one.append(name, user("held"), request_id="r")).text
     two.append(name, user("elsewhere"))
     assert one.search("elsewhere").degraded  # it waits for what is held
+    monkeypatch.setattr(IndexKeeper, "turn", turn)
     postgres.execute("DROP TRIGGER refuse ON recollect.lines", replicas.url)
     until(lambda: two.found("held"))
     assert one.found("elsewhere") == one.found("held") == [name]

@@ -18,7 +18,7 @@ __all__ = ["Disk", "connect", "disk", "service"]
 
 @dataclass
 class Disk:
-    """Refuses system calls on files whose path ends as said, until `mend` is called."""
+    """Refuses system calls on files whose path ends as said, until `restore` is called."""
 
     refused: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """By the call's name: the error, how often, and how many bytes a write takes before it."""
@@ -32,7 +32,7 @@ class Disk:
         for call in calls:
             self.refused[call] = (error, times, after_bytes if call == "pwrite" else 0)
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self.refused.clear()
 
     def check(self, call: str, path: str) -> int | None:
@@ -73,7 +73,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     for call in ("pwrite", "ftruncate", "fsync", "rename", "open"):
         monkeypatch.setattr(os, call, wrapped(call))
     yield refusing
-    refusing.mend()
+    refusing.restore()
 
 
 @pytest.fixture(scope="session")

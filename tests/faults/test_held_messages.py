@@ -1,8 +1,9 @@
-"""An append that its transcript refuses: tried again once, then held, and written once before the
-next one.
+"""An append that its transcript refuses: tried again once, then held, and written once: before the
+next one, or by the job that tries it again.
 """
 
 import errno
+import json
 import re
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect import Client, Message, Unavailable
 from recollect.v1.conversation_service_pb2 import RedactMessageRequest
 from recollect.v1.message_pb2 import ToolCall
+from recollect_server.kernel.domain.errors import TooManySpaces
 from recollect_server.kernel.space.projection import Overlay
 from recollect_server.kernel.space.states import PendingWrites
 from structlog.testing import capture_logs
@@ -32,6 +34,10 @@ from tests.server.conftest import (
     transcript,
     user,
 )
+from tests.spaces.conftest import Enter, enter
+from tests.waiting import until
+
+__all__ = ["enter"]
 
 REFUSALS = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS]
 TAKEN = [0, 100]
@@ -100,7 +106,7 @@ def test_refused_messages_are_held_and_written_before_the_next_append(
     assert said(service, conversation_id) == [(2, 1, "one")]  # what the transcript has
     assert service.get(conversation_id).message_count == 1
     assert service.found("zebra") == []
-    disk.mend()
+    disk.restore()
     assert service.append(conversation_id, user("three")).turn_number == 3
     assert said(service, conversation_id) == [
         (2, 1, "one"),
@@ -129,7 +135,7 @@ def test_a_late_result_that_is_held_stays_in_its_turn(service: Service, disk: Di
     codes = [code_of(lambda batch=batch: service.append(conversation_id, *batch)) for batch in held]  # type: ignore[misc]
     # the last one: what is held answers that call
     assert codes == ["UNAVAILABLE", "UNAVAILABLE", "INVALID_ARGUMENT"]
-    disk.mend()
+    disk.restore()
     service.append(conversation_id, agent("3"))
     expected = [
         (2, 1, "one"),
@@ -158,7 +164,7 @@ def test_a_repeat_of_a_held_request_is_answered_once_it_is_written(
         failure_of(lambda: service.append(conversation_id, user("other"), request_id="r1")).code
         == "ALREADY_EXISTS"
     )
-    disk.mend()
+    disk.restore()
     answered = service.append(conversation_id, user("two"), request_id="r1")
     assert [(m.sequence, m.turn_number, m.content) for m in answered.messages] == [(3, 2, "two")]
     assert service.append(conversation_id, user("two"), request_id="r1").duplicate
@@ -192,7 +198,7 @@ def test_what_is_held_keeps_the_order_of_the_appends_and_their_tool_calls(
         == "UNAVAILABLE"
     )
     assert code_of(lambda: service.rename(conversation_id, "Title")) == "UNAVAILABLE"
-    disk.mend()
+    disk.restore()
     assert service.rename(conversation_id, "Later").title == "Later"
     assert said(service, conversation_id) == [
         (2, 1, "one"),
@@ -219,9 +225,9 @@ def test_a_stop_tries_once_more_and_a_restart_stores_a_repeat_once(
         == "UNAVAILABLE"
     )
     if repaired:
-        disk.mend()
+        disk.restore()
     server.stop()
-    disk.mend()
+    disk.restore()
     again = connect(start_server())
     assert len(said(again, conversation_id)) == 1 + repaired
     assert again.append(conversation_id, user("two"), request_id="r1").duplicate == repaired
@@ -240,7 +246,7 @@ def test_a_stop_reports_once_how_many_messages_of_a_conversation_are_lost(
         )
         assert refused.code == "UNAVAILABLE"
     if is_gone:
-        disk.mend()
+        disk.restore()
         transcript(server, conversation_id).unlink()
     with capture_logs() as logged:
         server.stop()
@@ -308,7 +314,7 @@ def test_beyond_the_bound_nothing_is_held_and_the_caller_is_told(
     ]
     assert ["are held" in text for text in texts] == [True] * 9 + [False] * 3
     assert "no more messages can be held" in texts[-1]
-    disk.mend()
+    disk.restore()
     for conversation_id, stored in zip(ids, (36, 36, 9), strict=True):
         service.append(conversation_id, user("last"))
         assert service.get(conversation_id).message_count == stored + 2
@@ -324,7 +330,7 @@ def test_holding_counts_what_it_has_and_forgets_what_is_gone(service: Service, d
         code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
         == "UNAVAILABLE"
     )
-    disk.mend()
+    disk.restore()
     service.delete(conversation_id)
     assert (
         code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
@@ -350,7 +356,7 @@ def test_held_messages_of_many_callers_are_all_written_once_and_in_order(
         assert (
             at_once(8, lambda number, first=8 * turn: append(first + number)) == ["UNAVAILABLE"] * 8  # type: ignore[misc]
         )
-    disk.mend()
+    disk.restore()
     assert (
         at_once(8, lambda n: service.append(ids[n], user(f"{n} 3"), request_id=f"{n}-3").duplicate)
         == [True] * 8
@@ -372,7 +378,7 @@ def test_a_transcript_that_something_else_changed_still_gets_what_is_held(
         code_of(lambda: service.append(conversation_id, user("three"), request_id="r1"))
         == "UNAVAILABLE"
     )
-    disk.mend()
+    disk.restore()
     by_hand = (
         b'{"type":"turn","role":"user","content":"by hand","timestamp":"2026-09-21T14:13:20Z"}'
     )
@@ -395,6 +401,83 @@ def test_a_create_that_fails_once_is_tried_again_and_one_that_fails_twice_leaves
     assert service.create(request_id="r1").id
     disk.refuse("pwrite")
     assert code_of(lambda: service.create(request_id="r2")) == "UNAVAILABLE"
-    disk.mend()
+    disk.restore()
     assert len(list(server.folder.glob("*.jsonl"))) == 1
     assert service.create(request_id="r2").id == service.create(request_id="r2").id
+
+
+def contents_of(server: RunningServer, space: str) -> list[str]:
+    """Return what the files of a space's conversations say, read without the server."""
+    contents: list[str] = []
+    for path in sorted((server.data_dir / space / "conversations").glob("conv-*.jsonl")):
+        contents += [
+            json.loads(line)["content"]
+            for line in path.read_text().splitlines()
+            if '"content"' in line
+        ]
+    return contents
+
+
+def test_held_messages_are_written_without_another_call_once_the_disk_takes_them(
+    service: Service, server: RunningServer, disk: Disk
+) -> None:
+    names = [service.conversation_of("one"), service.conversation_of("one")]
+    disk.refuse("pwrite", "rename")
+    with capture_logs() as logged:
+        for number, name in enumerate(names):
+            refused = code_of(partial(service.append, name, user("two"), request_id=f"r{number}"))
+            assert refused == "UNAVAILABLE"
+        tried = len(disk.tried)
+        until(lambda: len(disk.tried) > tried)  # by the job: nobody calls
+        disk.restore()
+        until(lambda: contents_of(server, "default") == ["one", "two"] * 2)
+    events = [line["event"] for line in logged]
+    assert events.count("held_messages_written") == 2
+    assert "held_messages_refused" not in events  # with the reason that "messages_held" gave
+    for number, name in enumerate(names):
+        assert service.append(name, user("two"), request_id=f"r{number}").duplicate
+        assert said(service, name) == [(2, 1, "one"), (3, 2, "two")]
+    with Client(server.target, retry=None) as client:
+        assert client.admin.get_stats().space.held_messages == 0
+
+
+def test_a_space_that_holds_messages_keeps_its_place_and_its_files_while_others_come_and_go(
+    start_server: Start, enter: Enter, disk: Disk
+) -> None:
+    server = start_server(max_open_spaces=2)
+    others = [enter(server.target, f"other-{number}") for number in range(3)]
+    names = [it.conversation_of("words") for it in others]
+    holding = enter(server.target, "holding")
+    name = holding.conversation_of("one")
+    disk.refuse("pwrite", "rename")
+    assert code_of(lambda: holding.append(name, user("two"), request_id="r")) == "UNAVAILABLE"
+    spaces = server.app.spaces
+    for service, of in zip(others * 2, names * 2, strict=True):
+        assert service.get(of).message_count == 1
+        spaces.rest("holding")
+        assert "holding" in {it.name for it in spaces.open_now()}
+    assert holding.get(name).message_count == 1
+    disk.restore()
+    until(lambda: contents_of(server, "holding") == ["one", "two"])
+    for service, of in zip(others, names, strict=True):
+        assert service.get(of).message_count == 1
+    assert "holding" not in spaces.names()  # it has nothing to lose any more
+
+
+def test_a_call_takes_the_place_of_a_space_that_holds_messages_only_as_the_last_one(
+    start_server: Start, enter: Enter, disk: Disk
+) -> None:
+    server = start_server(max_open_spaces=1)
+    other, holding = enter(server.target, "other"), enter(server.target, "holding")
+    of, name = other.conversation_of("words"), holding.conversation_of("one")
+    disk.refuse("pwrite", "rename")
+    assert code_of(lambda: holding.append(name, user("two"), request_id="r")) == "UNAVAILABLE"
+    with pytest.raises(TooManySpaces):  # background work does not
+        server.app.spaces.use_behind("other")
+    with capture_logs() as logged:
+        assert other.get(of).message_count == 1
+    lost = [line for line in logged if line["event"] == "held_messages_lost"]
+    assert [(it["conversation"], it["messages"]) for it in lost] == [(name, 1)]
+    disk.restore()
+    assert not holding.append(name, user("two"), request_id="r").duplicate
+    assert said(holding, name) == [(2, 1, "one"), (3, 2, "two")]

@@ -142,7 +142,7 @@ def test_backlogs_are_seen_while_they_are_there(
         "recollect.v1.ConversationService/store: NOT_SERVING:"
         " 1 message held in memory, as the logs refuse to take more"
     ) in page
-    disk.mend()
+    disk.restore()
     service.append(name, user("three"))
     assert scrape(server).value("recollect_held_messages") == 0
     service.listed()

@@ -318,6 +318,9 @@ def test_a_space_that_is_deleted_while_a_reader_waits_for_a_place_is_not_made_ag
             self.name = name
             opened.append(name)
 
+        def held(self) -> tuple[int, int]:
+            return 0, 0
+
         def close(self, **_: bool) -> None:
             if self.name == "other":
                 spaces.remove("deleted", 1, lambda: existing.discard("deleted"))
@@ -350,6 +353,9 @@ def test_a_space_at_rest_that_is_deleted_while_it_cannot_be_woken_is_not_made_ag
 
         def wake(self) -> None:
             raise IndexUnavailable("its disk is away")
+
+        def held(self) -> tuple[int, int]:
+            return 0, 0
 
         def close(self, **_: bool) -> None:
             existing.discard(self.name)

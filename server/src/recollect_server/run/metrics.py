@@ -155,8 +155,8 @@ _ALL = (
     Metric(
         "recollect_held_messages",
         "gauge",
-        "Messages in memory whose log refused them: a kill would lose them, and so would the close of"
-        " their idle space for another while the log still refuses.",
+        "Messages in memory whose log refused them, which are tried again without a call. A kill would"
+        " lose them, and a stop while the log still refuses.",
     ),
     Metric("recollect_held_bytes", "gauge", "Bytes of those messages."),
     Metric("recollect_notes_due", "gauge", "Conversations with turns that no notes have."),

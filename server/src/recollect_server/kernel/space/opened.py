@@ -41,7 +41,9 @@ class OpenedSpace(Protocol):
         """
 
     def held(self) -> tuple[int, int]:
-        """Return the number of messages whose logs refused them, and their bytes."""
+        """Return the number of messages whose logs refused them, and their bytes. It waits for
+        nothing.
+        """
 
     def held_because(self) -> str:
         """Return what a log said that refuses messages; empty if none does."""

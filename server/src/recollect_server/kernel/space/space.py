@@ -371,13 +371,18 @@ class Space:
             hit("event.recorded")
             return done.state.conversation
 
-    def flush(self, *, is_last: bool = False) -> None:
-        """Try once more to write every pending message. After the last try the rest is lost, and
-        logged.
+    def flush(
+        self, is_to_end: Callable[[], bool] = lambda: False, *, is_last: bool = False
+    ) -> None:
+        """Try once more to write every pending message, until `is_to_end`. After the last try the
+        rest is lost, and logged.
         """
         for stuck in self._parts.pending.all():
-            with self._parts.locks.conversations.hold(stuck.written.conversation.id):
-                self._parts.writes.flush(stuck, is_last=is_last)
+            if is_to_end():
+                return
+            conversation_id = stuck.written.conversation.id
+            with self._parts.locks.conversations.hold(conversation_id):
+                self._parts.writes.flush(conversation_id, is_last=is_last)
 
     # The index ----------------------------------------------------------------------------------
 

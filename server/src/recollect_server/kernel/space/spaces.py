@@ -1,7 +1,8 @@
 """The open spaces of a server: opened on demand, closed when others need their place.
 
 A space is used by leases. One that somebody has a lease of is never closed; of the others the least
-recently used one is, once as many are open as may be. A stream has a lease only while it is opened,
+recently used one is, once as many are open as may be; one that holds messages, which its logs
+refused, only if every other one is used or does too. A stream has a lease only while it is opened,
 and the space is closed between two of its updates. While too many open ones have their files
 open, the least recently used of them rests: its files are closed, and opened again when they are
 used. Opening, resting and closing happen outside of the lock, one of them per name at a time: a
@@ -452,7 +453,12 @@ class Spaces(Generic[S]):
                     return
                 recent = time.monotonic() - _WATCHED
                 place = next(
-                    (it for it in awake if _is_idle(it) and not _is_watched(it, recent)), None
+                    (
+                        it
+                        for it in awake
+                        if _is_idle(it) and not _is_watched(it, recent) and not _holds_messages(it)
+                    ),
+                    None,
                 )
                 if place is None:
                     return
@@ -461,11 +467,13 @@ class Spaces(Generic[S]):
                 self._put_to_rest(place, space)
 
     def _unused_space(self, place: _Slot[S]) -> S | None:
-        """Take a space out of use that nobody uses, to let it rest; None if it is used, or rests.
-        Hold the lock.
+        """Take a space out of use that nobody uses, to let it rest; None if it is used, rests, or
+        holds messages. Hold the lock.
         """
         space = place.space
         if space is None or not _is_idle(place) or space.is_resting or self._stopping:
+            return None
+        if _holds_messages(place):
             return None
         place.space = None
         return space
@@ -503,17 +511,20 @@ class Spaces(Generic[S]):
 
     def _unused(self, recent: float = 0.0) -> _Slot[S] | None:
         """Return the least recently used space without a lease, of those that were not used within
-        so many seconds. Hold the lock.
+        so many seconds. For a call that is one that holds messages, if there is no other. Hold the
+        lock.
         """
         before = time.monotonic() - recent
-        return next(
-            (
-                it
-                for it in self._places.values()
-                if _is_idle(it) and (not recent or it.used < before)
-            ),
-            None,
+
+        may_leave = (
+            it for it in self._places.values() if _is_idle(it) and (not recent or it.used < before)
         )
+        holding: _Slot[S] | None = None
+        for place in may_leave:
+            if not _holds_messages(place):
+                return place
+            holding = holding or place
+        return None if recent else holding
 
     def _opened(
         self,
@@ -676,6 +687,13 @@ class Spaces(Generic[S]):
 def _is_idle(place: _Slot[Any]) -> bool:
     """Return whether nobody uses an open space, and its streams have everything. Hold the lock."""
     return place.space is not None and not place.leases and not place.space.is_delivering
+
+
+def _holds_messages(place: _Slot[Any]) -> bool:
+    """Return whether an open space has messages that its logs refused: closed now, it would lose
+    them. Hold the lock.
+    """
+    return place.space is not None and place.space.held()[0] > 0
 
 
 def _is_watched(place: _Slot[Any], recent: float) -> bool:

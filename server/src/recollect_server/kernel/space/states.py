@@ -74,12 +74,12 @@ class PendingWrites:
     """The pending writes of a space: messages that their transcript refused, held in memory until
     it takes them. Methods about one conversation are called under its lock.
 
-    A caller whose append was refused got UNAVAILABLE and cannot know its fate: the messages may be
-    written before the next append of the conversation or when the server stops; if the server is
-    killed before that, they are gone. So the caller repeats the request with the same `request_id`
-    and is answered once they are written, which happens once. The amount is bounded; beyond the
-    bound a caller's messages are only written by its repeat. Only messages are held: an event (a
-    title, a model) is refused for good.
+    A caller whose append was refused got UNAVAILABLE and cannot know its fate: the messages are
+    written before the next append of the conversation, by the job that tries them again, or when
+    the server stops; if the server is killed before that, they are gone. So the caller repeats the
+    request with the same `request_id` and is answered once they are written, which happens once.
+    The amount is bounded; beyond the bound a caller's messages are only written by its repeat. Only
+    messages are held: an event (a title, a model) is refused for good.
     """
 
     def __init__(self, overlay: Overlay) -> None:

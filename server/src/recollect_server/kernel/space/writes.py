@@ -139,14 +139,7 @@ class Writes:
         stuck = self._pending.of(conversation_id)
         if stuck is None or not stuck.batches:
             return self._states.get(conversation_id)
-        try:
-            self._write_pending(stuck)
-        except LogUnavailable as error:
-            self._pending.refused(stuck, error.reason)
-            log.warning("held_messages_refused", conversation=conversation_id, reason=error.reason)
-            return stuck.end
-        self._pending.release(conversation_id)
-        return stuck.written
+        return stuck.written if self._is_written(stuck) else stuck.end
 
     def settle(self, conversation_id: str) -> bool:
         """Write what is pending of a conversation whose log is shared, to the same place as before,
@@ -161,20 +154,37 @@ class Writes:
             self._states.forget(conversation_id)
         return True
 
-    def flush(self, stuck: Stuck, *, is_last: bool) -> None:
+    def flush(self, conversation_id: str, *, is_last: bool) -> None:
         """Try once more to write the pending messages of a conversation. The rest stays pending,
         and is logged as lost if this is the last try.
         """
+        stuck = self._pending.of(conversation_id)
+        if stuck is None or not stuck.batches:
+            return
+        with suppress(ConversationNotFound, StorageUnavailable):  # the first is logged
+            self._is_written(stuck)
+        if is_last and stuck.batches:
+            reason = f"the transcript cannot be written: {stuck.reason}"
+            _log_lost(conversation_id, stuck.batches, reason)
+
+    def _is_written(self, stuck: Stuck) -> bool:
+        """Write what is pending of a conversation, and return whether its log took all of it. A
+        refusal is logged if its reason is new.
+
+        Raises ConversationNotFound, StorageUnavailable.
+        """
+        conversation_id = stuck.written.conversation.id
         try:
             self._write_pending(stuck)
-        except ConversationNotFound:
-            pass  # logged already
-        except StorageUnavailable as error:
-            conversation_id, reason = stuck.written.conversation.id, str(error)
-            if is_last:
-                _log_lost(conversation_id, stuck.batches, reason)
-            else:
-                log.warning("held_messages_refused", conversation=conversation_id, reason=reason)
+        except LogUnavailable as error:
+            if error.reason != stuck.reason:
+                self._pending.refused(stuck, error.reason)
+                log.warning(
+                    "held_messages_refused", conversation=conversation_id, reason=error.reason
+                )
+            return False
+        self._pending.release(conversation_id)
+        return True
 
     def _write(
         self,

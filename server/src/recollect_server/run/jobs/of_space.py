@@ -46,7 +46,9 @@ _STUCK_SECONDS = 10.0  # of a turn, after which others do not wait for its end
 
 
 class IndexKeeper(Job):
-    """Brings the index up to the transcripts whenever it fell behind or was lost."""
+    """Writes the messages that their transcripts refused, once those take them, and brings the
+    index up to the transcripts whenever it fell behind or was lost.
+    """
 
     name = "repair"
 
@@ -78,12 +80,13 @@ class IndexKeeper(Job):
         return now if self.is_busy or self._space.deletions.is_any_left else None
 
     def turn(self, stopping: threading.Event) -> float:
-        """Repair what can be repaired now."""
+        """Write and repair what can be now."""
 
         def is_to_end() -> bool:
             return stopping.is_set() or self._is_leaving()
 
-        self._is_well = self._space.upkeep.repair(is_to_end)
+        self._space.flush(is_to_end)
+        self._is_well = self._space.upkeep.repair(is_to_end) and not self._space.held()[0]
         self._wait = _INDEX_SECONDS if self._is_well else min(2 * self._wait, _MOST_INDEX_SECONDS)
         return self._wait
 
