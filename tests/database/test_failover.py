@@ -40,8 +40,12 @@ from tests.database.load import (
 from tests.database.test_streams import draft_of
 from tests.postgres import Postgres, copy_transcripts, pooled, running
 from tests.server.conftest import Connect, Service, agent, code_of, user
+from tests.spaces.conftest import enter
+from tests.spaces.test_watched import Begin, close, watch
 from tests.streaming.conftest import Subscriber, Watched
 from tests.waiting import until, until_embedded
+
+__all__ = ["enter", "watch"]
 
 ACKNOWLEDGED = 150  # calls, before PostgreSQL is killed and again behind that
 MOST = 5.0  # seconds between two answers that a failover may cost beside the promotion itself
@@ -553,3 +557,38 @@ def is_answered(call: Callable[[], object]) -> bool:
         call()
         return True
     return False
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("has_all", [True, False], ids=["has all", "lacks a message"])
+def test_a_stream_whose_space_is_closed_while_a_standby_takes_over_misses_nothing(
+    cluster: Cluster, start_server: Start, watch: Begin, has_all: bool
+) -> None:
+    url = cluster.renew()
+    if has_all:
+        cluster.wait_for_standby()
+    server = start_server(store=url)
+    watched = watch(server, "watched")
+    watched.append("Before")
+    assert watched.read(1) == ["Before"]
+    if not has_all:
+        cluster.detach()
+    watched.append("Last")
+    assert watched.read(1) == ["Last"]
+    close(server, "watched")
+    cluster.fail_over()
+    until(
+        lambda: is_answered(
+            lambda: watched.service.append(watched.name, user("After"), request_id="r")
+        )
+    )
+    if has_all:
+        assert watched.read(1) == ["After"]
+        return
+    update = watched.next()
+    while not update.reset:
+        assert update.HasField("heartbeat")
+        update = watched.next()
+    while not update.HasField("conversation_loaded"):
+        update = watched.next()
+    assert [it.content for it in update.conversation_loaded.messages] == ["Before", "After"]
