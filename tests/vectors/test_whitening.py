@@ -258,7 +258,7 @@ def test_with_both_models_nothing_is_whitened_beyond_one_message_in_a_hundred_in
     assert space.whiten() == (True, True)
     space.add(np.arange(404, 405), english=False)
     assert space.whiten() == (False, False)
-    space.every.remove(41, int(talks.ids[404]))
+    space.every.remove_ids(int(talks.ids[404]))
     assert space.whiten() == (True, True)
     space.add(np.arange(404, 405), english=False)
     assert space.whiten() == (False, False)

@@ -8,7 +8,7 @@ searches say so too, and the job that tends it (`embedding`) tries again.
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -352,11 +352,10 @@ class Meaning:
         """Remove the vectors of deleted conversations. Raises nothing: a file that refuses is
         removed whole.
         """
-        if removed := self._remove_from_file(lambda store: sum(map(store.remove, event.numbers))):
+        if removed := self._remove_from_file(lambda store: store.remove(*event.numbers)):
             event.removed["vectors"] = removed
-        for number in event.numbers.values():
-            if number is not None:
-                self._hide(partial(_without_conversation, number))
+        numbers = [number for number in event.numbers.values() if number is not None]
+        self._hide(partial(_without_conversations, numbers))
 
     def redact(self, event: Redacted) -> None:
         """Remove the vectors of redacted messages and of the notes, which may be about them. Raises
@@ -371,7 +370,7 @@ class Meaning:
         refuses is removed whole.
         """
         self._remove_from_file(lambda store: store.remove(event.conversation_id))
-        self._hide(partial(_without_conversation, event.number))
+        self._hide(partial(_without_conversations, [event.number]))
 
     def _remove_from_file(self, act: Callable[[VectorStore], int]) -> int:
         """Remove vectors from the file, if there is one. Return their number."""
@@ -431,10 +430,11 @@ class Meaning:
         """Read the copy that searches use. Raises VectorsUnavailable."""
         loaded = store.load(model)
         numbers = index.conversations.numbers(list(loaded.keys.values()))
-        for name in set(loaded.keys.values()) - numbers.keys():
-            store.remove(name)  # it was deleted while the file was closed
-        for name in set(loaded.keys.values()).intersection(index.conversations.unindexed()):
-            store.clear(name)
+        names = set(loaded.keys.values())
+        store.remove(*(names - numbers.keys()))  # deleted while the file was closed
+        unindexed = names.intersection(index.conversations.unindexed())
+        store.clear(*unindexed)
+        for name in unindexed:
             del numbers[name]
         messages, abbreviations = Matrix(SEQUENCE_BITS), Matrix(SEQUENCE_BITS)
         of_key = np.full(max(loaded.keys, default=0) + 1, -1, np.int64)
@@ -481,16 +481,15 @@ class Meaning:
                 self._store.close()
 
 
-def _without_conversation(number: int, copy: Copy) -> None:
-    copy.messages.remove(number)
-    copy.abbreviations.remove(number)
+def _without_conversations(numbers: Sequence[int], copy: Copy) -> None:
+    copy.messages.remove(*numbers)
+    copy.abbreviations.remove(*numbers)
 
 
 def _without_messages(number: int, sequences: Collection[int], copy: Copy) -> None:
     """Take messages out of a copy, with the notes of their conversation."""
     copy.abbreviations.remove(number)
-    for sequence in sequences:
-        copy.messages.remove(number, message_id(number, sequence))
+    copy.messages.remove_ids(*(message_id(number, sequence) for sequence in sequences))
 
 
 def _fuller(copy: Copy) -> Copy:

@@ -322,7 +322,7 @@ def _show(copy: Copy, number: int, place: EmbeddedText, *, stood: bool) -> None:
 
 def _hide(copy: Copy, number: int, line: int) -> None:
     """Take the text of a line out of what searches see."""
-    _matrix(copy, line).remove(number, message_id(number, line))
+    _matrix(copy, line).remove_ids(message_id(number, line))
 
 
 def _matrix(copy: Copy, line: int) -> Matrix:

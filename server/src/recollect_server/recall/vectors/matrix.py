@@ -5,7 +5,7 @@ An entry is one piece of a message. A search compares the signs of all vectors w
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -126,15 +126,20 @@ class Matrix:
                 self._set(view, entries, vectors)
             self._view = self._ordered(view, count)
 
-    def remove(self, number: int, identity: int | None = None) -> None:
-        """Remove a conversation's entries, or only those of one id."""
+    def remove(self, *numbers: int) -> None:
+        """Remove the entries of conversations."""
+        self._remove(self.of_conversations, numbers)
+
+    def remove_ids(self, *ids: int) -> None:
+        """Remove the entries of ids."""
+        self._remove(self.of, ids)
+
+    def _remove(
+        self, of: Callable[[View, NDArray[np.int64]], Entries], chosen: Sequence[int]
+    ) -> None:
         with self._guard:
             view = self._view
-            removed = (
-                self.of_conversations(view, np.array([number]))
-                if identity is None
-                else self.of(view, np.array([identity]))
-            )
+            removed = of(view, np.array(chosen, np.int64))
             self._basis.remove(view.times[removed])
             self.message_count -= len(np.unique(view.ids[removed]))
             view.alive[removed] = False

@@ -141,8 +141,7 @@ def forget_conversations(folder: Path, conversation_ids: Collection[str]) -> Non
     if not conversation_ids or not (folder / NAME).exists():
         return
     with closing(VectorStore(folder)) as store:
-        for conversation_id in store.known(conversation_ids):
-            store.clear(conversation_id)
+        store.clear(*store.known(conversation_ids))
 
 
 class VectorStore:
@@ -270,10 +269,9 @@ class VectorStore:
                 return
             query = "SELECT id, key FROM conversations UNION SELECT conversation, NULL FROM parts"
             rows = connection.execute(query).fetchall()
+        self.clear(*(str(name) for name, _ in rows if name not in lines))
         for name, key in rows:
-            if name not in lines:
-                self.clear(str(name))
-            elif isinstance(key, int):
+            if name in lines and isinstance(key, int):
                 behind = message_id(key, lines[str(name)] + 1), id_range(key)[1]
                 with self._using() as connection:
                     query = (
@@ -650,33 +648,41 @@ class VectorStore:
         self._wipe_gaps()
         return removed
 
-    def remove(self, conversation_id: str) -> int:
-        """Remove all data of a conversation from every page and the write-ahead log, and return the
-        number of removed vectors. Vectors that are being computed for it are dropped.
+    def remove(self, *conversation_ids: str) -> int:
+        """Remove all data of conversations from every page and the write-ahead log, and return the
+        number of removed vectors. Vectors that are being computed for them are dropped.
 
         It uses short transactions, so that embedding and reading can go on in between.
         """
-        self._removals.note(conversation_id)
-        return self.clear(conversation_id)
+        for conversation_id in conversation_ids:
+            self._removals.note(conversation_id)
+        return self.clear(*conversation_ids)
 
-    def clear(self, conversation_id: str) -> int:
-        """Remove all data of a conversation, which may be embedded again. Return the number of
+    def clear(self, *conversation_ids: str) -> int:
+        """Remove all data of conversations, which may be embedded again. Return the number of
         removed vectors.
         """
-        with self._using() as connection:
-            connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
-            key = _key_of(connection, conversation_id)
-        if key is None:
-            return 0
-        first, last = id_range(key)
-        # For every model: a range of the second column of a key needs the first.
-        where = "model IN (SELECT model FROM models) AND place BETWEEN ? AND ?"
-        removed = 0
-        while True:
+        counts = [it for it in map(self._clear_one, conversation_ids) if it is not None]
+        if counts:
+            self._wipe_gaps()
+        return sum(counts)
+
+    def _clear_one(self, conversation_id: str) -> int | None:
+        """Remove the rows of a conversation. Return the number of its vectors; None if it has no
+        rows but those of long texts.
+        """
+        removed, is_whole = 0, False
+        while not is_whole:
             with self._using() as connection:
-                chosen = f"SELECT model, place, text FROM places WHERE {where} LIMIT ?"
+                connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
+                key = _key_of(connection, conversation_id)
+                if key is None:
+                    return None
+                # For every model: a range of the second column of a key needs the first.
                 places: list[tuple[int, int, int]] = connection.execute(
-                    chosen, (first, last, _REMOVED)
+                    "SELECT model, place, text FROM places WHERE"
+                    " model IN (SELECT model FROM models) AND place BETWEEN ? AND ? LIMIT ?",
+                    (*id_range(key), _REMOVED),
                 ).fetchall()  # type: ignore[assignment]  # the table's types
                 connection.executemany(
                     "DELETE FROM places WHERE model = ? AND place = ?",
@@ -684,11 +690,9 @@ class VectorStore:
                 )
                 self._has_restated = True
                 removed += self._texts.drop_unused(list({place[2] for place in places}))
-                if len(places) < _REMOVED:
+                if is_whole := len(places) < _REMOVED:
                     connection.execute("DELETE FROM progress WHERE key = ?", (key,))
                     connection.execute("DELETE FROM conversations WHERE key = ?", (key,))
-                    break
-        self._wipe_gaps()
         return removed
 
     def _wipe_gaps(self) -> None:
