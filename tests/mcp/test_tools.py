@@ -97,6 +97,30 @@ async def test_a_message_that_asks_comes_with_its_reply(server: Any, client: Cli
     assert replies == {1: {"role": "user", "sender": "Ben", "text": "Ann has it."}, 2: None}
 
 
+async def test_a_message_comes_with_its_moment_if_that_is_asked_for(
+    server: Any, client: Client
+) -> None:
+    it = client.conversations.create("web").id
+    talk = [Message.user("Hello"), Message.user("The bongo is red."), Message.assistant("Nice.")]
+    client.conversations.append_turn(it, talk)
+    async with over_stdio(server.target) as mcp:
+        plain = await called(mcp, "search_conversations", query="bongo")
+        answer = await called(mcp, "search_conversations", query="bongo", moment=True)
+    beside = [
+        [(hit["before"], hit["reply"]) for hit in one["messages"] if "red" in hit["snippet"]]
+        for one in (plain, answer)
+    ]
+    assert beside == [
+        [(None, None)],
+        [
+            (
+                {"role": "user", "sender": None, "text": "Hello"},
+                {"role": "assistant", "sender": None, "text": "Nice."},
+            )
+        ],
+    ]
+
+
 async def test_a_search_that_nothing_answers_says_so(server: Any, talked: Talked) -> None:
     for text in (
         "We fly to Kyoto in April",

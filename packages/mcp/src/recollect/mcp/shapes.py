@@ -96,6 +96,10 @@ class Search(_Input):
     date_range: Span = Field(None, description="Only what was said within it.")
     limit: Limit = 10
     min_score: Probability = 0.0
+    moment: bool = Field(
+        False,
+        description="Whether each message comes with what was said right before and behind it.",
+    )
 
 
 class FetchContext(_Input):
@@ -263,7 +267,10 @@ class Hit(_Output):
     score: float = Field(
         description="The probability that this, or at least one behind it, answers."
     )
-    reply: Beside | None = Field(description="What somebody else said next, if this asks.")
+    before: Beside | None = Field(description="What was said right before it, with `moment`.")
+    reply: Beside | None = Field(
+        description="What somebody else said next, if this asks. With `moment` whatever was said next."
+    )
 
 
 class Degraded(_Output):

@@ -6,6 +6,7 @@ from typing import Any
 
 from recollect import (
     AsyncClient,
+    BesideMessage,
     ContextFormat,
     Message,
     SearchAnswer,
@@ -49,6 +50,7 @@ async def search_conversations(client: AsyncClient, request: shapes.Search) -> s
         channel=request.channel,
         date_range=span,
         min_score=least or None,
+        moment=request.moment,
     )
     doubt = _doubt(answer, least)
     continuation = None
@@ -89,11 +91,8 @@ async def search_conversations(client: AsyncClient, request: shapes.Search) -> s
                 date=time_text(it.date),
                 when=readable(it.date),
                 score=it.score,
-                reply=shapes.Beside(
-                    role=it.after.role.value, sender=it.after.sender or None, text=it.after.text
-                )
-                if it.after
-                else None,
+                before=_beside(it.before),
+                reply=_beside(it.after),
             )
             for it in answer.hits
         ],
@@ -102,6 +101,12 @@ async def search_conversations(client: AsyncClient, request: shapes.Search) -> s
         degraded=[shapes.Degraded(leg=it.leg, reason=it.reason) for it in answer.degraded],
         continuation=continuation,
     )
+
+
+def _beside(message: BesideMessage | None) -> shapes.Beside | None:
+    if message is None:
+        return None
+    return shapes.Beside(role=message.role.value, sender=message.sender or None, text=message.text)
 
 
 def _doubt(answer: SearchAnswer, least: float) -> str | None:
