@@ -1,6 +1,6 @@
 """Backups: a copy of the transcripts of all spaces, those of third parties too, and their ledgers,
-while the server writes them; and the way back. `creation` makes one, `checking` compares it with
-its manifest, `folder` does both and removes older ones, `restoring` copies one back.
+while the server writes them; and the way back. `folder` makes one, compares it with its `manifest`
+and removes older ones, `restoring` copies one back.
 
 The index is left out, for it is made anew from the transcripts; the vectors too: words answer while
 they are worked out anew, and they may be of texts that were deleted since. A backup has the shape

@@ -1,9 +1,8 @@
 """The gRPC layer, which alone knows gRPC and protobuf. Only `run` imports it.
 
 A handler calls a service, converts and returns: its request was checked before. Each service has a
-module of handlers, as `recall_service`, or a package, as `conversations`. Every handler runs inside
-`handling`, most in the space of their caller, which has a line in the log for calls that
-fail or take long.
+module of handlers, as `recall_service`. Every handler runs inside `handling`, most in the space of
+their caller, which has a line in the log for calls that fail or take long.
 
 - Requests: `rules` has the rules of fields, which the contract states, `checks` what goes beyond
   them; both refuse wrong fields by name. `wire` names the field that even protobuf cannot read.

@@ -1,6 +1,6 @@
 """People: owners and their addresses (`identities`), the routing from a place to a conversation,
 and the messages of third parties with the answers to them.
 
-`communication_service` is that of third parties; `communication_store` writes their transcripts
+`communication_service` is that of third parties; `communication_logs` writes their transcripts
 and keeps the index up to date, and `communication_stream` sends a panel its updates.
 """

@@ -7,6 +7,6 @@ transcript refused, `requests` answers a repeated one. `projection` is the index
 `index_upkeep` repairs it, `following` takes in what other processes wrote. `locks` is the order of
 the writers, `events` what subscribers receive.
 
-`turns` reads the turns of a conversation, `working_context` what one is loaded with. `spaces` opens
-and closes the spaces of their owners, and `opened` is what one is to it.
+`turns` reads the turns of a conversation, and what one is loaded with. `spaces` opens and closes
+the spaces of their owners, and `opened` is what one is to it.
 """

@@ -120,7 +120,7 @@ class ChangedElsewhere:
     name: str
     """Empty: any of them, in any way."""
     kind: str
-    """As `kernel.log.store.Kind`, or `ledger`."""
+    """As `kernel.domain.ids.Kind`, or `ledger`."""
 
 
 @frozen

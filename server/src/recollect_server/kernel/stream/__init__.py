@@ -2,7 +2,6 @@
 
 `log` is the engine of every stream: a log that is read by position, the newest updates from memory
 (`ring`), those before from the order of changes (`replaying`), and its watchers. `live` is the log
-of conversations, with their snapshots (`snapshot`) and unfinished answers (`drafts`); that of
-communications is `people.communication_stream`. `watching` has the types that they share. Nothing
-here sends anything.
+of conversations, with their snapshots and unfinished answers (`drafts`); that of communications is
+`people.communication_stream`. Nothing here sends anything.
 """

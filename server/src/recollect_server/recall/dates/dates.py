@@ -2,11 +2,11 @@
 "la semaine dernière", "先週".
 
 Fourteen languages are read. The names of months and weekdays and the forms of "three days ago" are
-those of Unicode's CLDR (`date_words`); the words for "last" and "yesterday", which no library
-offers as data, are in `date_languages`. A range covers what is named: a week is Monday to Sunday, a
-month a calendar month, a season three whole months of the hemisphere, all in one time zone, and a
-point of time in the past is the day, week, month or year that contains it. The future ("tomorrow",
-"next week") is not read, because no message is from it.
+those of Unicode's CLDR (`words`); the words for "last" and "yesterday", which no library offers as
+data, are in `languages`. A range covers what is named: a week is Monday to Sunday, a month a
+calendar month, a season three whole months of the hemisphere, all in one time zone, and a point of
+time in the past is the day, week, month or year that contains it. The future ("tomorrow", "next
+week") is not read, because no message is from it.
 
 A question without a date word costs one look at its words. dateparser was measured first: its
 search takes some 200 ms of processor time for a question, and misses "letzte Woche" and "la semaine

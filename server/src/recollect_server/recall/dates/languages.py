@@ -1,6 +1,6 @@
 """Words of dates in fourteen languages, and the languages in which a text may name a date.
 
-The names of months and weekdays are in `date_words`.
+The names of months and weekdays are in `words`.
 """
 
 import re

@@ -1,1 +1,3 @@
-"""Vectors for what was said: `plan` says what to embed next, `vector_writer` stores it."""
+"""Vectors for what was said: `texts` says what to embed next, `service` has it embedded,
+`vector_writer` stores it.
+"""
