@@ -100,10 +100,10 @@ def test_a_row_says_who_said_what_last(stage: Stage, window: Browsing) -> None:
     until(lambda: expect[0][1] in words.inner_text() or page.wait_for_timeout(20))
     party = Party(contact="1", contact_name="Noor")
     other = conversations.create("whatsapp", party=party, messages=[Message.user("Hello")])
-    own = conversations.create("web", messages=[Message.user("# مرحبا\n\n`make`")])
+    own = conversations.create("web", messages=[Message.user("# مرحبا\n\n## ثم\n\n`make` C# # 5")])
     conversations.publish_delta(other.id, "d1", 0, "By nine")
     page.wait_for_selector(f"#row-{own.id} .row-who")
-    assert page.inner_text(f"#row-{own.id} .row-meta").split("\n") == ["Web", "You:", "مرحبا make"]
+    assert page.inner_text(f"#row-{own.id} .row-meta").split("\n") == ["Web", "You:", "مرحبا ثم make C# # 5"]
     direction = f"getComputedStyle(document.querySelector('#row-{own.id} .row-words')).direction"
     assert page.evaluate(direction) == "rtl"
     page.wait_for_selector(f"#row-{other.id} >> text=an answer is being written")

@@ -104,6 +104,37 @@ def test_a_question_of_a_third_party_is_answered_and_its_trust_set_by_keyboard(
     )
 
 
+def test_a_third_party_is_found_by_its_name_its_address_or_its_words(
+    stage: Stage, window: Browsing
+) -> None:
+    external, name = stage.client.external, "+351912000188"
+    text = "The piano is tuned on Monday, says Hanan."
+    stage.client.channels.receive("whatsapp", "tuner", text, sender=name, sender_name="Zoë Ruiz")
+    page = window.tab("/third-parties", ".people-rows a")
+
+    def found(words: str) -> list[str]:
+        with page.expect_response("**/SearchCommunications*"):
+            page.fill(".people-filters input[type=search]", words)
+            page.keyboard.press("Enter")
+        page.wait_for_selector(".people-rows a, .people-list p.state")
+        rows: list[str] = page.locator(".people-rows .person bdi").all_inner_texts()
+        return rows
+
+    assert found("zoe") == ["Zoë Ruiz"]
+    assert found("rui") == ["Zoë Ruiz"]
+    assert found("00351 912 000 188") == ["Zoë Ruiz"]
+    assert found("piano tuned") == ["Zoë Ruiz"]
+    assert found("hanan") == ["Hanan", "Zoë Ruiz"]  # who is called so, then who speaks of her
+    page.check(".people-filters input[type=checkbox]")
+    assert found("zoe") == ["Zoë Ruiz"]
+    (it,) = external.list_communications(party=name)
+    external.set_trust(it.id, Trust.BLOCKED)  # which closes its question
+    assert found("ruiz") == []
+    assert axe(page) == []
+    page.close()
+    external.delete_communications(communication_ids=[it.id])
+
+
 def test_a_third_party_is_deleted_here_or_everywhere_and_leaves_a_receipt(
     stage: Stage, window: Browsing
 ) -> None:

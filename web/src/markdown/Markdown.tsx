@@ -14,6 +14,8 @@ import { footnote, type FootnoteToken, Notes, reference } from "./footnotes";
 const DEEPEST = 16;
 /** Characters of a text that is rendered: a longer one is shown as it was written. */
 const LONGEST = 100_000;
+/** The marks of tasks, whose x is a letter of no word. */
+const TASKS = /^\s*[-*+] \[[ xX]\]/gm;
 const PROTOCOLS = new Set(["http:", "https:", "mailto:"]);
 
 const NOTES = [footnote, reference];
@@ -75,9 +77,9 @@ function Part({ token, depth }: { token: Token; depth: number }): ComponentChild
     }
     case "list": {
       const { items, ordered, start } = token as Tokens.List;
-      const dir = directionOf(token.raw);
+      const dir = directionOf(token.raw.replace(TASKS, ""));
       // The number stands on the list's side; the text of an item may run the other way.
-      const parts = items.map((it, index) => <li key={index}><div dir={directionOf(it.raw)}>{all(it.tokens, depth)}</div></li>);
+      const parts = items.map((it, index) => <li key={index} class={it.task ? "task" : undefined}><div dir={directionOf(it.raw.replace(TASKS, ""))}>{all(it.tokens, depth)}</div></li>);
       if (!ordered) return <ul dir={dir}>{parts}</ul>;
       const first = Number(start) || 1;
       const digits = String(first + items.length - 1).length;

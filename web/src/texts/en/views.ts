@@ -356,7 +356,7 @@ export const views = {
     removed: "It is in no context any more.",
   },
   people: {
-    find: "Find by address",
+    find: "Find by name, address or words",
     trust: "Trust",
     anyTrust: "Any trust",
     trusts: { 1: "Untrusted", 2: "Known", 3: "Blocked" } as Record<number, string>,

@@ -12,6 +12,7 @@ import { link, navigate, route, setQuery } from "../../router";
 import { t } from "../../texts/views";
 import { useOpening } from "../../ui/focus";
 import { channelIcon, Icon } from "../../ui/Icon";
+import { fold } from "../../ui/folding";
 import { usePolled } from "../../ui/polling";
 import { Copy } from "../../ui/Copy";
 import { Empty, Failure, Loading } from "../../ui/States";
@@ -70,7 +71,14 @@ function List({ chosen }: { chosen: string }) {
   const [pages, setPages] = useState(1);
   const load = async (signal: AbortSignal) => {
     const request = { trust: Number(trust) || Trust.UNSPECIFIED, openEscalationsOnly: open === "1", party: party ?? "", pageSize: 50 * pages };
-    return external.listCommunications(request, { signal });
+    const listed = external.listCommunications(request, { signal });
+    if (!party) return listed;
+    const search = { query: party, trust: request.trust, limit: 100 };
+    const [{ communications, nextPageToken }, { matches }] = await Promise.all([listed, external.searchCommunications(search, { signal })]);
+    const said = matches.flatMap((it) => it.communication ?? []).filter((it) => !open || it.openEscalations > 0);
+    const named = said.filter((it) => fold(it.partyName).includes(fold(party)));
+    const byId = new Map([...communications, ...named, ...said].map((it) => [it.id, it]));
+    return { communications: [...byId.values()], nextPageToken };
   };
   const { answer, error, again } = usePolled(load, [trust, open, party, pages], SECONDS);
   const isFiltered = Boolean(trust || open || party);
