@@ -190,6 +190,10 @@ def test_a_first_visit_shows_lines_that_store_a_conversation(
             right, edge = page.locator(part).first.evaluate(edges)
             assert right <= edge, part
         assert axe(page) == []
+    page.click(".side .state button >> text=New conversation")  # the list is all of a narrow page
+    page.wait_for_selector(".composer textarea:focus")
+    page.go_back()
+    page.wait_for_selector(".side .first-lines")
     monkeypatch.setenv("RECOLLECT_ADDRESS", stage.server.address)
     monkeypatch.setenv("RECOLLECT_SPACE", "first-visit")
     exec(page.inner_text(".first-lines pre"), {})  # noqa: S102 - of our own page

@@ -4,6 +4,7 @@ import { Marked, type Token, type Tokens } from "marked";
 import { type ComponentChildren, createContext } from "preact";
 import { useContext, useMemo, useRef } from "preact/hooks";
 import { t } from "../texts/views";
+import { addressOf, Outside } from "../ui/Outside";
 import { directionOf, oneLine } from "../ui/text";
 import { Code } from "./Code";
 import { Formula } from "./Formula";
@@ -16,7 +17,6 @@ const DEEPEST = 16;
 const LONGEST = 100_000;
 /** The marks of tasks, whose x is a letter of no word. */
 const TASKS = /^\s*[-*+] \[[ xX]\]/gm;
-const PROTOCOLS = new Set(["http:", "https:", "mailto:"]);
 
 const NOTES = [footnote, reference];
 const FORMULAS = [blockFormula, inlineFormula];
@@ -184,20 +184,8 @@ function Link({ link, depth }: { link: Tokens.Link | Tokens.Image; depth: number
   const isPlain = shown === place || shown.startsWith(`${place}/`);
   return (
     <>
-      <a href={address.href} rel="noopener noreferrer nofollow" target="_blank" dir="auto">
-        {link.type === "image" ? t.conversation.picture(label) : all(link.tokens, depth)}
-      </a>
+      <Outside href={address.href}>{link.type === "image" ? t.conversation.picture(label) : all(link.tokens, depth)}</Outside>
       {!isPlain && <span class="host"> ({place})</span>}
     </>
   );
-}
-
-/** Return the address of a link that leads to another place, of a kind that does nothing else. */
-function addressOf(href: string): URL | undefined {
-  try {
-    const address = new URL(href);
-    return PROTOCOLS.has(address.protocol) ? address : undefined;
-  } catch {
-    return undefined;
-  }
 }

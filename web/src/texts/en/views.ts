@@ -136,7 +136,7 @@ export const views = {
     messages: (n: number) => count(n, "message", "messages"),
     transcript: "Transcript",
     tokens: (read: number, written: number) => `${read.toLocaleString("en")} → ${written.toLocaleString("en")} tokens`,
-    spentHint: "Tokens read → written, cost, and the time since the message before it, where they are known",
+    spentHint: "The model, tokens read → written, cost, and the time since the message before it, where they are known",
     empty: "No messages yet.",
     unanswered: "No agent has answered yet. One that watches the channel web does.",
     unansweredSince: (when: string) => `No agent has answered this (${when}). The one that answered before may have ended.`,
