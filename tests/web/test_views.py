@@ -112,24 +112,24 @@ def test_a_third_party_is_found_by_its_name_its_address_or_its_words(
     stage.client.channels.receive("whatsapp", "tuner", text, sender=name, sender_name="Zoë Ruiz")
     page = window.tab("/third-parties", ".people-rows a")
 
-    def found(words: str) -> list[str]:
+    def names(words: str) -> list[str]:
         with page.expect_response("**/SearchCommunications*"):
             page.fill(".people-filters input[type=search]", words)
             page.keyboard.press("Enter")
         page.wait_for_selector(".people-rows a, .people-list p.state")
-        rows: list[str] = page.locator(".people-rows .person bdi").all_inner_texts()
-        return rows
+        shown: list[str] = page.locator(".people-rows .person bdi").all_inner_texts()
+        return shown
 
-    assert found("zoe") == ["Zoë Ruiz"]
-    assert found("rui") == ["Zoë Ruiz"]
-    assert found("00351 912 000 188") == ["Zoë Ruiz"]
-    assert found("piano tuned") == ["Zoë Ruiz"]
-    assert found("hanan") == ["Hanan", "Zoë Ruiz"]  # who is called so, then who speaks of her
+    assert names("zoe") == ["Zoë Ruiz"]
+    assert names("rui") == ["Zoë Ruiz"]
+    assert names("00351 912 000 188") == ["Zoë Ruiz"]
+    assert names("piano tuned") == ["Zoë Ruiz"]
+    assert names("hanan") == ["Hanan", "Zoë Ruiz"]  # who is called so, then who speaks of her
     page.check(".people-filters input[type=checkbox]")
-    assert found("zoe") == ["Zoë Ruiz"]
+    assert names("zoe") == ["Zoë Ruiz"]
     (it,) = external.list_communications(party=name)
     external.set_trust(it.id, Trust.BLOCKED)  # which closes its question
-    assert found("ruiz") == []
+    assert names("ruiz") == []
     assert axe(page) == []
     page.close()
     external.delete_communications(communication_ids=[it.id])
