@@ -321,8 +321,8 @@ def test_stats_adds_up_what_the_list_tells(recollect: Any, client: Client, talke
 def test_stats_counts_what_was_said_before_it_was_stored_by_its_time(
     recollect: Any, client: Client
 ) -> None:
-    said = datetime(2024, 5, 1, 12, tzinfo=UTC)
-    messages = [Message.user("Is it open?", timestamp=said)]
+    time = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    messages = [Message.user("Is it open?", timestamp=time)]
     client.conversations.create("web", messages=messages)  # as a program stores it, not an import
     [figures] = recollect("stats").lines
     assert (figures["oldest"], figures["newest"]) == ("2024-05-01T12:00:00.000Z",) * 2

@@ -238,14 +238,14 @@ def test_a_call_lists_the_copies_in_the_bucket_to_who_may_see_every_space(
     tokens = tokens_of(server.data_dir, system_clock)
     own, all_ = (tokens.create(grant("admin", it))[1] for it in ("ada", EVERY_SPACE))
     with Client(server.target, token=all_) as client:
-        listed = list(client.admin.list_backups(in_bucket=True, page_size=2))
-        assert [it.name.removeprefix("recollect-2026") for it in listed] == [
+        copies = list(client.admin.list_backups(in_bucket=True, page_size=2))
+        assert [it.name.removeprefix("recollect-2026") for it in copies] == [
             "0301t123456z",
             "0201t000000z",
             "0101t000000z",
         ]
-        assert f"{listed[0].create_time:%Y-%m-%d %H:%M:%S}" == "2026-03-01 12:34:56"
-        assert {(it.path, it.complete, it.spaces) for it in listed} == {("", True, ())}
+        assert f"{copies[0].create_time:%Y-%m-%d %H:%M:%S}" == "2026-03-01 12:34:56"
+        assert {(it.path, it.complete, it.spaces) for it in copies} == {("", True, ())}
         assert list(client.admin.list_backups()) == []  # of the folder
         with Client(server.target, token=own) as narrow:
             assert list(narrow.admin.list_backups(in_bucket=True)) == []

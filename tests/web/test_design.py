@@ -92,9 +92,11 @@ const names = new Set(["Tab", "Enter", "Escape", "Esc", "Home", "End", "Ctrl", "
 // commands and programs
 const isCode = (text) => /^(?:recollect-server |--backup-key-file |import json\\n)/.test(text);
 const textOf = (node) => ts.isStringLiteralLike(node) || ts.isJsxText(node) ? node.text
-  : ts.isTemplateExpression(node) ? [node.head, ...node.templateSpans.map((it) => it.literal)].map((it) => it.text).join(" 0 ") : "";
+  : ts.isTemplateExpression(node) ? [node.head, ...node.templateSpans.map((it) => it.literal)].map((it) => it.text).join(" 0 ")
+  : "";
 for (const file of files) {
-  const source = ts.createSourceFile(file, fs.readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true, file.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS);
+  const kind = file.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS;
+  const source = ts.createSourceFile(file, fs.readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true, kind);
   const look = (node) => {
     if (ts.isImportDeclaration(node) || ts.isTypeNode(node)) return;
     if (ts.isJsxAttribute(node) && ofMachines.has(node.name.getText())) return;

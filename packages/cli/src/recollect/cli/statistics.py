@@ -43,8 +43,8 @@ class _Figures:
         )
         self.cost += it.cost_total
         # What was said before it was stored has its newest message before its beginning.
-        begun = min(it.create_time, it.update_time)
-        self.oldest = min(self.oldest or begun, begun)
+        beginning = min(it.create_time, it.update_time)
+        self.oldest = min(self.oldest or beginning, beginning)
         if it.notes and it.notes.failure and len(self.failures) < _SHOWN:
             self.failures[it.id] = it.notes.failure
         self.newest = max(self.newest or it.update_time, it.update_time)
