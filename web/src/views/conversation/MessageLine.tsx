@@ -21,6 +21,7 @@ import { dollars, oneLine, sizeOf } from "../../ui/text";
 import { clockTime, dayOf, duration, fullTime, millis } from "../../ui/time";
 import { Thumbs, WordForm } from "./Thumbs";
 import { isMarked } from "./found";
+import { givenFor, GivenList } from "./Given";
 import { folded, linesIn } from "./logs";
 import type { Line } from "./transcript";
 import type { Draft } from "../../state/drafts";
@@ -54,6 +55,7 @@ export function MessageLine({ conversationId, conversation, line, isTarget, isMe
   const mayGive = line.endsAnswer && conversation !== undefined && may(Scope.CONVERSATIONS_WRITE);
   const [isAsking, setAsking] = useState(false);
   const apart = keptApart(message);
+  const given = message.role === Role.ASSISTANT ? givenFor(message) : undefined;
   const spent = message.role === Role.ASSISTANT ? spentOn(message, line.waited) : "";
   return (
     <>
@@ -96,6 +98,11 @@ export function MessageLine({ conversationId, conversation, line, isTarget, isMe
         {message.thinkingText && !apart && (
           <Fold icon="thought" title={t.conversation.thinking} hint={oneLine(message.thinkingText.slice(0, ARGUMENTS))} isWanted={isMarked(message.thinkingText)}>
             <Text text={message.thinkingText} />
+          </Fold>
+        )}
+        {given && (
+          <Fold icon="panel" title={t.conversation.given} hint={t.conversation.givenHint(given.count, given.tokens)} isWanted={false}>
+            <GivenList given={given} conversationId={conversationId} />
           </Fold>
         )}
         {message.role === Role.TOOL ? (
@@ -259,7 +266,7 @@ function isFailed({ metadata, content }: Message): boolean {
 }
 
 interface FoldProps {
-  icon: "tool" | "thought" | "clip";
+  icon: "tool" | "thought" | "clip" | "panel";
   title: string;
   hint: string;
   note?: string;
