@@ -37,6 +37,8 @@ def s3_store(folder: Path) -> Iterator[str]:
         assert process.stderr is not None
         lines = iter(process.stderr)
         url = next(match[0] for line in lines if (match := re.search(r"http://[\d.:]+", line)))
-        yield url
-        process.terminate()
-        process.stderr.read()
+        try:
+            yield url
+        finally:
+            process.terminate()
+            process.stderr.read()
