@@ -158,8 +158,8 @@ def test_an_answer_says_what_its_agent_was_given_for_it(stage: Stage, window: Br
     (answer,) = [one for one in conversations.load(it.id).messages if one.role is Role.ASSISTANT]
     assert answer.content == "Every night."
     assert [it.id, 1] in answer.metadata["context"]["turns"]
-    page = window.tab(f"/c/{it.id}", ".message .fold >> text=What the agent was given")
-    shown = page.locator(".fold", has_text="What the agent was given")
+    page = window.tab(f"/c/{it.id}", ".message .fold >> text=What it was given")
+    shown = page.locator(".fold", has_text="What it was given")
     assert re.search(r"\d+ turns, \d+ tokens", shown.inner_text())
     conversations.delete(lost)
     shown.locator("summary").press("Enter")

@@ -141,7 +141,7 @@ export const views = {
     unanswered: "No agent has answered yet. One that watches the channel web does.",
     unansweredSince: (when: string) => `No agent has answered this (${when}). The one that answered before may have ended.`,
     anAgent: "An agent in thirty lines",
-    given: "What the agent was given",
+    given: "What it was given",
     givenHint: (turns: number, tokens: number) => `${count(turns, "turn", "turns")}${tokens && `, ${count(tokens, "token", "tokens")}`}`,
     givenGone: "It was deleted since, or is not yours to read.",
     thisOne: "This conversation",
