@@ -1,6 +1,6 @@
 // Third parties: who wrote, how far each is trusted, what they ask the owner, and what was replied.
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import {
   Direction, type Escalation, type ExternalCommunication, ExternalCommunicationService, type ExternalMessage, Scope, Trust,
 } from "@recollect/client";
@@ -24,6 +24,8 @@ import "./people.css";
 const external = client.of(ExternalCommunicationService);
 
 const SECONDS = 10;
+/** How long somebody types no letter before what was typed is looked for. */
+const PAUSE_MS = 300;
 const TRUSTS = [Trust.UNTRUSTED, Trust.KNOWN, Trust.BLOCKED] as const;
 const TONES: Record<number, string> = { [Trust.UNTRUSTED]: "warn", [Trust.KNOWN]: "ok", [Trust.BLOCKED]: "danger" };
 
@@ -69,6 +71,19 @@ function NoParty() {
 function List({ chosen }: { chosen: string }) {
   const { trust, open, party } = filters();
   const [pages, setPages] = useState(1);
+  const [typed, setTyped] = useState(party ?? "");
+  const own = useRef(party ?? ""); // what the address has of this field: anything else came from elsewhere
+  useEffect(() => {
+    if (typed.trim() === own.current) return;
+    const timer = setTimeout(() => {
+      own.current = typed.trim();
+      setQuery({ party: own.current || undefined });
+    }, PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  useEffect(() => {
+    if ((party ?? "") !== own.current) setTyped(own.current = party ?? "");
+  }, [party]);
   const load = async (signal: AbortSignal) => {
     const request = { trust: Number(trust) || Trust.UNSPECIFIED, openEscalationsOnly: open === "1", party: party ?? "", pageSize: 50 * pages };
     const listed = external.listCommunications(request, { signal });
@@ -93,8 +108,9 @@ function List({ chosen }: { chosen: string }) {
           type="search"
           aria-label={t.people.find}
           placeholder={t.people.find}
-          value={party ?? ""}
-          onChange={(event) => setQuery({ party: event.currentTarget.value.trim() || undefined })}
+          dir="auto"
+          value={typed}
+          onInput={(event) => setTyped(event.currentTarget.value)}
         />
         <select aria-label={t.people.trust} value={trust ?? ""} onChange={(event) => setQuery({ trust: event.currentTarget.value || undefined })}>
           <option value="">{t.people.anyTrust}</option>
