@@ -9,6 +9,7 @@ from recollect import Client, Message, Role
 from recollect.cli.exits import NOT_FOUND, USAGE
 from recollect_server.kernel.domain.time import system_clock
 
+from tests.buckets import KEY, SECRET, s3_store
 from tests.client_cli.conftest import Inside
 from tests.conftest import RunningServer, Start
 from tests.waiting import until
@@ -73,6 +74,25 @@ def test_backups_are_listed_with_what_is_wrong_with_each(
     assert shown.splitlines()[1].split()[0] == "tuesday"
     assert f"in {tmp_path / 'backups'}/ on" in shown
     assert "not complete" in shown
+
+
+def test_the_copies_in_the_bucket_are_listed_by_name_and_time(
+    start_server: Start, no_log: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    with s3_store(tmp_path / "s3") as url:
+        copy = tmp_path / "s3/backups/recollect-20260301t123456z"
+        copy.mkdir()
+        (copy / "backup.json").write_text("{}")
+        server = start_server(backup_dir=tmp_path / "here", backup_url=f"{url}/backups")
+        inside = Inside(server.target, monkeypatch)
+        assert inside("admin", "backups").lines == []
+        listing = ("admin", "backups", "--in-bucket")
+        [it] = inside(*listing).lines
+        assert (it["name"], it["createTime"]) == (copy.name, "2026-03-01T12:34:56.000Z")
+        shown = inside(*listing, on_terminal=True).out.splitlines()
+        assert [line.split()[0] for line in shown] == ["backup", copy.name]
 
 
 def test_tokens_are_created_listed_rotated_and_revoked(

@@ -318,6 +318,16 @@ def test_stats_adds_up_what_the_list_tells(recollect: Any, client: Client, talke
     assert "says what it cost" not in shown
 
 
+def test_stats_counts_what_was_said_before_it_was_stored_by_its_time(
+    recollect: Any, client: Client
+) -> None:
+    time = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    messages = [Message.user("Is it open?", timestamp=time)]
+    client.conversations.create("web", messages=messages)  # as a program stores it, not an import
+    [figures] = recollect("stats").lines
+    assert (figures["oldest"], figures["newest"]) == ("2024-05-01T12:00:00.000Z",) * 2
+
+
 def test_stats_prints_a_count_of_one_as_a_number(recollect: Any, talked: Talked) -> None:
     talked(1)
     [figures] = recollect("stats").lines

@@ -19,6 +19,7 @@ import pytest
 from recollect import Client, EmailOrigin, Message, Party, Unauthenticated
 from recollect_server.kernel.domain.time import system_clock
 
+from tests.buckets import KEY, SECRET
 from tests.client_cli.test_import_agents import CLAUDE_CODE, lines_of
 from tests.client_cli.test_import_people import CHAT
 from tests.client_cli.test_import_products import simple, zipped
@@ -26,7 +27,7 @@ from tests.conftest import RunningServer, Start
 from tests.credentials.conftest import grant, tokens_of
 from tests.postgres import Postgres
 from tests.programs import CLIENT, SERVER, Forked, ran
-from tests.server_cli.test_bucket import KEY, SECRET, store
+from tests.server_cli.test_bucket import store
 from tests.waiting import until
 
 __all__ = ["store"]

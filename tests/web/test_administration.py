@@ -11,6 +11,7 @@ from recollect_server.kernel.domain.time import system_clock
 from recollect_server.run import app
 from recollect_server.run.settings import Settings
 
+from tests.buckets import KEY, SECRET, s3_store
 from tests.credentials.conftest import grant, tokens_of
 from tests.web.conftest import COLOURS, TOO_WIDE, Bridge, Browsing, axe, visit, wait
 
@@ -208,6 +209,58 @@ def test_a_server_without_a_folder_for_backups_says_what_to_set(window: Browsing
     assert "set backup_dir" in page.inner_text("[role=alert]")
     page.wait_for_selector("p.hint >> text=set backup_dir")  # nor has it any to list
     page.close()
+
+
+@pytest.fixture
+def copying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Bridge, Path, str]]:
+    """Start a server whose backups are copied to a bucket, and return its page, its folder of
+    backups and the URL of the bucket, which has two complete copies.
+    """
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    with s3_store(tmp_path / "s3") as url:
+        for name in ("recollect-20260101t000000z", "recollect-20260301t123456z"):
+            (tmp_path / "s3/backups" / name).mkdir()
+            (tmp_path / "s3/backups" / name / "backup.json").write_text("{}")
+        values = {
+            "listen": "127.0.0.1:0",
+            "data_dir": tmp_path / "data",
+            "backup_dir": tmp_path / "my backups",
+            "backup_url": f"{url}/backups",
+        }
+        server = app.start(Settings.load(None, values))
+        bridge = Bridge(server.address)
+        yield bridge, tmp_path / "my backups", f"{url}/backups"
+        bridge.stop()
+        server.stop()
+
+
+def test_the_copies_in_the_bucket_are_listed_with_what_brings_each_back(
+    browser: Any, copying: tuple[Bridge, Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge, folder, url = copying
+    window = Browsing(browser, bridge)
+    page = window.tab("/backups", "h2 >> text=Copies in the bucket")
+    card = page.locator(".card", has_text="Copies in the bucket")
+    card.locator("strong").first.wait_for()
+    names = card.locator("strong").all_inner_texts()
+    assert names == ["recollect-20260301t123456z", "recollect-20260101t000000z"]
+    card.locator("summary").first.click()
+    flags = f"--backup-dir '{folder}' --backup-url {url}"
+    fetch = f"recollect-server backups fetch {names[0]} {flags}"
+    assert card.locator("pre").first.inner_text() == fetch
+    assert card.locator("pre").last.inner_text() == f"recollect-server backups upload {flags}"
+    assert axe(page) == []
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.emulate_media(color_scheme="dark")
+    assert (axe(page), page.evaluate(TOO_WIDE)) == ([], [])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    page.reload()
+    card.locator("text=does not match the signature").wait_for()  # and the folder is listed
+    page.locator(".card p.hint >> text=There is none yet.").wait_for()
+    page.close()
+    window.context.close()
+    assert window.problems == []
 
 
 @pytest.mark.parametrize("width", [1280, 390, 320])

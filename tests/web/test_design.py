@@ -48,8 +48,9 @@ def test_space_and_type_come_from_one_scale() -> None:
 def test_every_word_of_the_page_is_in_the_folder_of_its_language() -> None:
     if not TYPESCRIPT.exists():
         pytest.skip(f"{TYPESCRIPT} is missing: npm ci in web/")
+    files = [str(it) for it in SOURCES.rglob("*.ts*") if it.parent.name != "en"]
     outcome = subprocess.run(
-        ["node", "-e", _WORDS, TYPESCRIPT, *map(str, SOURCES.rglob("*.tsx"))],
+        ["node", "-e", _WORDS, TYPESCRIPT, *files],
         capture_output=True,
         text=True,
         check=True,
@@ -80,15 +81,29 @@ _WORDS = """
 const [path, ...files] = process.argv.slice(1);
 const ts = require(path);
 const fs = require("fs");
-const shown = new Set(["aria-label", "title", "placeholder", "alt", "label", "text"]);
+// two words beside each other, or one that begins with a capital letter
+const isSaid = (text) => /\\p{L}{2,}[.,:;!?…]?\\s+\\p{L}{2,}/u.test(text) || /^\\p{Lu}\\p{Ll}/u.test(text);
 const isWord = (text) => /\\p{L}{2}/u.test(text);
+const shown = new Set(["aria-label", "title", "placeholder", "alt", "label", "text"]);
+const ofMachines = new Set(["class", "rel"]);
+// names of keys and errors, what is compared with an error's text, and the form of an id
+const names = new Set(["Tab", "Enter", "Escape", "Esc", "Home", "End", "Ctrl", "Ctrl K", "ArrowDown", "ArrowUp", "AbortError",
+  "No connection to the server", "conv-…"]);
+// commands and programs
+const isCode = (text) => /^(?:recollect-server |--backup-key-file |import json\\n)/.test(text);
+const textOf = (node) => ts.isStringLiteralLike(node) || ts.isJsxText(node) ? node.text
+  : ts.isTemplateExpression(node) ? [node.head, ...node.templateSpans.map((it) => it.literal)].map((it) => it.text).join(" 0 ")
+  : "";
 for (const file of files) {
-  const source = ts.createSourceFile(file, fs.readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true, ts.ScriptKind.TSX);
+  const kind = file.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS;
+  const source = ts.createSourceFile(file, fs.readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true, kind);
   const look = (node) => {
-    if (ts.isJsxText(node) && isWord(node.text)) console.log(file, node.text.trim());
-    const value = ts.isJsxAttribute(node) && shown.has(node.name.getText()) && node.initializer;
-    // the form of an id is no word of a language
-    if (value && ts.isStringLiteral(value) && isWord(value.text) && value.text !== "conv-…") console.log(file, value.text);
+    if (ts.isImportDeclaration(node) || ts.isTypeNode(node)) return;
+    if (ts.isJsxAttribute(node) && ofMachines.has(node.name.getText())) return;
+    if (ts.isCallExpression(node) && /(?:closest|querySelector(?:All)?|matches)$/.test(node.expression.getText())) return;
+    const text = textOf(node).trim();
+    const isShown = ts.isJsxText(node) || (ts.isJsxAttribute(node.parent ?? node) && shown.has(node.parent.name.getText()));
+    if ((isShown ? isWord : isSaid)(text) && !names.has(text) && !isCode(text)) console.log(file, text);
     ts.forEachChild(node, look);
   };
   look(source);

@@ -5,7 +5,7 @@ import re
 import pytest
 from recollect import Attachment, EmailOrigin, Message, Party, ToolCall
 
-from tests.web.conftest import TOO_WIDE, Browsing, Stage, visit, wait
+from tests.web.conftest import TOO_WIDE, Browsing, Stage, axe, visit, wait
 
 HOSTILE = [
     "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">",
@@ -80,6 +80,42 @@ MARKDOWN = [
     "| " * 6_000 + "\n" + "|-" * 2_000,
 ]
 """Markdown that would leave the page, load something, or take for ever."""
+
+
+def test_a_file_is_seen_where_the_message_has_it_and_else_led_to(
+    stage: Stage, window: Browsing
+) -> None:
+    dot = (
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhg"
+        "GAWjR9awAAAABJRU5ErkJggg=="
+    )
+    places = [
+        dot,
+        "https://files.example/a plan.pdf",
+        "https://bank.example@evil.example/",
+        "data:image/svg+xml,<svg onload=alert(1)/>",
+        "data:text/html,<script>alert(1)</script>",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+    ]
+    files = [Attachment("image/png", it, 70) for it in places]
+    it = stage.client.conversations.create("web", messages=[Message.user("See", attachments=files)])
+    page = window.tab(f"/c/{it.id}", ".attachment")
+    assert page.locator(".attachment").count() == len(places)
+    (picture,) = page.locator(".attachment img").all()
+    assert picture.get_attribute("src") == dot
+    wait(page, "document.querySelector('.attachment img').naturalWidth === 1")
+    links = [
+        (it.get_attribute("href"), it.inner_text()) for it in page.locator(".attachment a").all()
+    ]
+    assert links == [
+        ("https://files.example/a%20plan.pdf", "https://files.example/a plan.pdf"),
+        ("https://bank.example@evil.example/", "https://bank.example@evil.example/"),
+    ]
+    hosts = page.locator(".attachment .host").all_inner_texts()
+    assert [it.strip() for it in hosts] == ["(files.example)", "(evil.example)"]
+    assert axe(page) == []
+    page.close()
 
 
 def test_hostile_markdown_leads_nowhere_loads_nothing_and_ends(

@@ -407,7 +407,7 @@ def test_the_palette_acts_on_the_conversation_that_is_shown(stage: Stage, window
     page.keyboard.type("Acted on")
     page.keyboard.press("Enter")
     page.wait_for_selector(".view-title h1 >> text=Acted on")
-    act("copy as", "Copy as Markdown")
+    act("copy mark", "Copy as Markdown")
     wait(page, "navigator.clipboard.readText().then((it) => it.includes('# Acted on'))")
     assert "About The harbour: noted." in page.evaluate("navigator.clipboard.readText()")
     act("copy a link", "Copy a link")
@@ -420,7 +420,7 @@ def test_the_palette_acts_on_the_conversation_that_is_shown(stage: Stage, window
     page.wait_for_selector("dialog[open] >> text=Export 1 conversation")
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog", state="detached")
-    act("dark", "Theme: dark")
+    act("dark the", "Theme: dark")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     act("delete", "Delete…")
     page.wait_for_selector("dialog[open] >> text=Delete 1 conversation?")

@@ -100,10 +100,14 @@ def test_a_row_says_who_said_what_last(stage: Stage, window: Browsing) -> None:
     until(lambda: expect[0][1] in words.inner_text() or page.wait_for_timeout(20))
     party = Party(contact="1", contact_name="Noor")
     other = conversations.create("whatsapp", party=party, messages=[Message.user("Hello")])
-    own = conversations.create("web", messages=[Message.user("# مرحبا\n\n`make`")])
+    own = conversations.create("web", messages=[Message.user("# مرحبا\n\n## ثم\n\n`make` C# # 5")])
     conversations.publish_delta(other.id, "d1", 0, "By nine")
     page.wait_for_selector(f"#row-{own.id} .row-who")
-    assert page.inner_text(f"#row-{own.id} .row-meta").split("\n") == ["Web", "You:", "مرحبا make"]
+    assert page.inner_text(f"#row-{own.id} .row-meta").split("\n") == [
+        "Web",
+        "You:",
+        "مرحبا ثم make C# # 5",
+    ]
     direction = f"getComputedStyle(document.querySelector('#row-{own.id} .row-words')).direction"
     assert page.evaluate(direction) == "rtl"
     page.wait_for_selector(f"#row-{other.id} >> text=an answer is being written")
@@ -361,6 +365,7 @@ def test_an_answer_and_a_tool_say_what_they_cost_and_how_long_they_took(
     times = [at + timedelta(seconds=it) for it in (0, 2.1, 5, 70)]
     call = ToolCall("c1", "look", '{"at": "sea"}')
     spent: dict[str, Any] = {"usage": Usage(1204, 88), "cost": 0.0031, "tool_calls": (call,)}
+    spent["metadata"] = {"model": "claude-opus-4-6"}  # as imports keep it
     messages = [
         Message.user("Look", timestamp=times[0]),
         Message.assistant("Looking", timestamp=times[1], **spent),
@@ -371,7 +376,11 @@ def test_an_answer_and_a_tool_say_what_they_cost_and_how_long_they_took(
     it = stage.client.conversations.create("web", messages=messages).id
     page = window.tab(f"/c/{it}", wait=".message >> text=At once")
     spent_shown = [one.inner_text() for one in page.locator(".spent").all()]
-    assert spent_shown == ["1,204 → 88 tokens · $0.0031 · 2.1 s", "1 min", "$0.02"]
+    assert spent_shown == [
+        "claude-opus-4-6 · 1,204 → 88 tokens · $0.0031 · 2.1 s",
+        "1 min",
+        "$0.02",
+    ]
     size = page.viewport_size
     page.set_viewport_size({"width": 390, "height": 800})  # what was spent cuts no name off
     cut = "all => all.filter((it) => it.scrollWidth > it.clientWidth).map((it) => it.innerText)"

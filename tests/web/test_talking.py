@@ -1,11 +1,14 @@
 """Conversations on the page while they go on: what is said anywhere, or written on it, appears."""
 
 import errno
+import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import recollect
 from recollect import Client, Message, Role, ToolCall
 from recollect_server.run import app
 from recollect_server.run.settings import Settings
@@ -141,6 +144,48 @@ def test_an_answer_that_never_comes_is_missed_where_agents_have_answered_before(
     page.close()
 
 
+def test_an_answer_says_what_its_agent_was_given_for_it(stage: Stage, window: Browsing) -> None:
+    guide = Path("docs/guides/agents.md").read_text("utf-8")
+    public = ("Client", "ContextFormat", "ConversationUpdated", "Message", "Role")
+    names: dict[str, Any] = {"json": json} | {it: getattr(recollect, it) for it in public}
+    exec(guide[guide.index("def serve(") :].split("\n```")[0], names)  # noqa: S102 - of our own guide
+    conversations = stage.client.conversations
+    other = stage.conversation("Backups", "The backup of the photo server runs at three.")
+    lost = stage.conversation("Lost", "The backup of the photo server was at four.")
+    it = conversations.create("web", messages=[Message.user("When does the photo backup run?")])
+    [question] = conversations.load(it.id).messages
+    names["answer_live"](stage.client, lambda *_: iter(["Every ", "night."]), it.id, question)
+    (answer,) = [one for one in conversations.load(it.id).messages if one.role is Role.ASSISTANT]
+    assert answer.content == "Every night."
+    assert [it.id, 1] in answer.metadata["context"]["turns"]
+    page = window.tab(f"/c/{it.id}", ".message .fold >> text=What it was given")
+    shown = page.locator(".fold", has_text="What it was given")
+    assert re.search(r"\d+ turns, \d+ tokens", shown.inner_text())
+    conversations.delete(lost)
+    shown.locator("summary").press("Enter")
+    page.wait_for_selector(".given li >> text=This conversation")
+    page.wait_for_selector(f".given li:has-text('{lost}') >> text=It was deleted since")
+    assert (axe(page), page.evaluate(TOO_WIDE)) == ([], [])
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate(TOO_WIDE) == []
+    page.click(".given li:has-text('Backups') a")
+    page.wait_for_selector(".message[data-target=true] >> text=photo server runs at three")
+    assert page.url.endswith(f"/c/{other}?turn=1")
+    page.close()
+    for odd in (
+        {"turns": 7},
+        {"turns": [["../x", 1], [it.id, -1], [it.id], 5, None]},
+        [1],
+        "x",
+        None,
+    ):
+        answer = Message.assistant("So.", metadata={"context": odd})
+        one = conversations.create("web", messages=[Message.user("And?"), answer])
+        page = window.tab(f"/c/{one.id}", ".message >> text=So.")
+        assert page.locator(".fold").count() == 0
+        page.close()
+
+
 def test_the_command_model_says_why_it_names_none(stage: Stage, window: Browsing) -> None:
     page = window.tab(f"/c/{stage.conversation('Models', 'Which?')}", ".composer")
     page.fill(".composer textarea", "/model")
@@ -190,6 +235,10 @@ def test_a_first_visit_shows_lines_that_store_a_conversation(
             right, edge = page.locator(part).first.evaluate(edges)
             assert right <= edge, part
         assert axe(page) == []
+    page.click(".side .state button >> text=New conversation")  # the list is all of a narrow page
+    page.wait_for_selector(".composer textarea:focus")
+    page.go_back()
+    page.wait_for_selector(".side .first-lines")
     monkeypatch.setenv("RECOLLECT_ADDRESS", stage.server.address)
     monkeypatch.setenv("RECOLLECT_SPACE", "first-visit")
     exec(page.inner_text(".first-lines pre"), {})  # noqa: S102 - of our own page

@@ -58,6 +58,17 @@ def test_what_is_written_from_right_to_left_is_laid_out_so(
     page.close()
 
 
+def test_a_task_runs_as_its_words_do(stage: Stage, window: Browsing) -> None:
+    it = answer(stage, "- [x] נעשה\n- [ ] לעשות")
+    page = window.tab(f"/c/{it}", ".markdown li")
+    shown = page.evaluate("""() => [...document.querySelectorAll('.markdown ul, .markdown li > div')]
+      .map((it) => getComputedStyle(it).direction)""")
+    assert shown == ["rtl"] * 3  # the x that marks a task as done is none of its words
+    marks = page.evaluate("getComputedStyle(document.querySelector('.markdown li')).listStyleType")
+    assert marks == "none"  # its box stands for the bullet
+    page.close()
+
+
 def test_what_is_written_from_left_to_right_stays_so_beside_it(
     stage: Stage, window: Browsing
 ) -> None:

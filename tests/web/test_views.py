@@ -6,7 +6,7 @@ import pytest
 from recollect import Client, Message, ReceivedExternal, Trust, Usage
 from recollect.v1.external_communication_service_pb2 import DeleteCommunicationsRequest
 
-from tests.web.conftest import COLOURS, Browsing, Stage, axe, visit
+from tests.web.conftest import COLOURS, Browsing, Stage, axe, visit, wait
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202eexe.txt"
 VIEWS = {
@@ -102,6 +102,39 @@ def test_a_question_of_a_third_party_is_answered_and_its_trust_set_by_keyboard(
         ("scheduling", "travel"),
         0,
     )
+
+
+def test_a_third_party_is_found_by_its_name_its_address_or_its_words(
+    stage: Stage, window: Browsing
+) -> None:
+    external, name = stage.client.external, "+351912000188"
+    text = "The piano is tuned on Monday, says Hanan."
+    stage.client.channels.receive("whatsapp", "tuner", text, sender=name, sender_name="Zoë Ruiz")
+    page = window.tab("/third-parties", ".people-rows a")
+    everybody = page.locator(".people-rows .person bdi").all_inner_texts()
+
+    def look_for(words: str, *names: str) -> None:
+        page.fill(".people-filters input[type=search]", words)  # without Enter
+        wait(page, _SHOWN, list(names))
+
+    for words in ("zoe", "rui", "00351 912 000 188", "piano tuned"):
+        look_for(words, "Zoë Ruiz")
+        look_for("", *everybody)
+    look_for("hanan", "Hanan", "Zoë Ruiz")  # who is called so, then who speaks of her
+    page.check(".people-filters input[type=checkbox]")
+    look_for("zoe", "Zoë Ruiz")
+    (it,) = external.list_communications(party=name)
+    external.set_trust(it.id, Trust.BLOCKED)  # which closes its question
+    look_for("ruiz")
+    assert axe(page) == []
+    page.close()
+    external.delete_communications(communication_ids=[it.id])
+
+
+_SHOWN = """(names) => document.querySelector('.people-rows, .people-list p.state')
+  && [...document.querySelectorAll('.people-rows .person bdi')].map((it) => it.textContent).join('\\n')
+    === names.join('\\n')"""
+"""An expression that is true if the list has these names, in this order."""
 
 
 def test_a_third_party_is_deleted_here_or_everywhere_and_leaves_a_receipt(

@@ -809,7 +809,7 @@ func (x *SpaceReceipt) GetBytes() int64 {
 	return 0
 }
 
-// A backup in the server's folder of backups.
+// A backup in the server's folder of backups, or a copy in its bucket.
 type StoredBackup struct {
 	state         protoimpl.MessageState
 	sizeCache     protoimpl.SizeCache
@@ -817,7 +817,8 @@ type StoredBackup struct {
 
 	// Name of its folder.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// That folder, on the server's machine: `recollect-server restore` takes it.
+	// That folder, on the server's machine: `recollect-server restore` takes it. Unset of a copy in
+	// the bucket: `recollect-server backups fetch` brings it.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Time in its name; of one with a name of its own, the time at which it was complete.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`

@@ -70,7 +70,8 @@ type AdminServiceClient interface {
 	// those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
 	// certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
 	// without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
-	// that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+	// that. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does. With `in_bucket` it lists the copies
+	// in the bucket that the setting `backup_url` names instead; none without that setting.
 	ListBackups(ctx context.Context, in *ListBackupsRequest, opts ...grpc.CallOption) (*ListBackupsResponse, error)
 	// Begin to compare the logs of a space with its index and its vectors while it is served, and
 	// return at once: every line's checksum, and that each message with its words, each request, each
@@ -341,7 +342,8 @@ type AdminServiceServer interface {
 	// those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
 	// certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
 	// without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
-	// that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+	// that. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does. With `in_bucket` it lists the copies
+	// in the bucket that the setting `backup_url` names instead; none without that setting.
 	ListBackups(context.Context, *ListBackupsRequest) (*ListBackupsResponse, error)
 	// Begin to compare the logs of a space with its index and its vectors while it is served, and
 	// return at once: every line's checksum, and that each message with its words, each request, each

@@ -4,6 +4,7 @@ import { Marked, type Token, type Tokens } from "marked";
 import { type ComponentChildren, createContext } from "preact";
 import { useContext, useMemo, useRef } from "preact/hooks";
 import { t } from "../texts/views";
+import { addressOf, Outside } from "../ui/Outside";
 import { directionOf, oneLine } from "../ui/text";
 import { Code } from "./Code";
 import { Formula } from "./Formula";
@@ -14,7 +15,8 @@ import { footnote, type FootnoteToken, Notes, reference } from "./footnotes";
 const DEEPEST = 16;
 /** Characters of a text that is rendered: a longer one is shown as it was written. */
 const LONGEST = 100_000;
-const PROTOCOLS = new Set(["http:", "https:", "mailto:"]);
+/** The marks of tasks, whose x is a letter of no word. */
+const TASKS = /^\s*[-*+] \[[ xX]\]/gm;
 
 const NOTES = [footnote, reference];
 const FORMULAS = [blockFormula, inlineFormula];
@@ -75,9 +77,9 @@ function Part({ token, depth }: { token: Token; depth: number }): ComponentChild
     }
     case "list": {
       const { items, ordered, start } = token as Tokens.List;
-      const dir = directionOf(token.raw);
+      const dir = directionOf(token.raw.replace(TASKS, ""));
       // The number stands on the list's side; the text of an item may run the other way.
-      const parts = items.map((it, index) => <li key={index}><div dir={directionOf(it.raw)}>{all(it.tokens, depth)}</div></li>);
+      const parts = items.map((it, index) => <li key={index} class={it.task ? "task" : undefined}><div dir={directionOf(it.raw.replace(TASKS, ""))}>{all(it.tokens, depth)}</div></li>);
       if (!ordered) return <ul dir={dir}>{parts}</ul>;
       const first = Number(start) || 1;
       const digits = String(first + items.length - 1).length;
@@ -182,20 +184,8 @@ function Link({ link, depth }: { link: Tokens.Link | Tokens.Image; depth: number
   const isPlain = shown === place || shown.startsWith(`${place}/`);
   return (
     <>
-      <a href={address.href} rel="noopener noreferrer nofollow" target="_blank" dir="auto">
-        {link.type === "image" ? t.conversation.picture(label) : all(link.tokens, depth)}
-      </a>
+      <Outside href={address.href}>{link.type === "image" ? t.conversation.picture(label) : all(link.tokens, depth)}</Outside>
       {!isPlain && <span class="host"> ({place})</span>}
     </>
   );
-}
-
-/** Return the address of a link that leads to another place, of a kind that does nothing else. */
-function addressOf(href: string): URL | undefined {
-  try {
-    const address = new URL(href);
-    return PROTOCOLS.has(address.protocol) ? address : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -14,6 +14,7 @@ import { theme, THEMES } from "../state/theme";
 import { t } from "../texts/views";
 import { Dialog } from "../ui/Dialog";
 import { channelIcon, Icon, type IconName, themeIcon } from "../ui/Icon";
+import { fold } from "../ui/folding";
 import { DOUBTFUL, oneLine } from "../ui/text";
 import { dayOf, shortTime } from "../ui/time";
 import { maySee, views } from "../views/registry";
@@ -137,8 +138,11 @@ function useAnswers(text: string): Answers {
 
 /** Return what can be chosen, by groups with their names. */
 function entriesOf(text: string, named: Conversation[], found: SearchResult[]): [string, Entry[]][] {
-  const words = text.toLowerCase();
-  const matches = (it: Entry) => it.text.toLowerCase().includes(words);
+  const typed = wordsIn(text);
+  const matches = (it: Entry) => {
+    const words = wordsIn(it.text);
+    return (!text || typed.length > 0) && typed.every((begun) => words.some((it) => it.startsWith(begun)));
+  };
   const places = views.filter((it) => (it.order !== undefined || it.isInPalette) && maySee(it)).map((it): Entry => (
     { id: `palette-view-${it.path.slice(1)}`, icon: it.icon, text: it.name, run: () => navigate(it.path) }
   ));
@@ -163,6 +167,11 @@ function entriesOf(text: string, named: Conversation[], found: SearchResult[]): 
     [t.palette.commands, commands().filter(matches)],
     [t.palette.said, said],
   ];
+}
+
+/** Return the words of a text, as they are compared. */
+function wordsIn(text: string): string[] {
+  return fold(text).split(/[^\p{L}\p{N}]+/u).filter(Boolean);
 }
 
 /** Return what can be done to the conversation that is shown. */

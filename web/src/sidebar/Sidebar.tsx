@@ -146,6 +146,7 @@ export function Sidebar() {
           ) : (
             <>
               <p>{t.sidebar.noneHint}</p>
+              {isNarrow.value && mayCreate && <button class="button primary" onClick={create}><Icon name="plus" />{t.sidebar.create}</button>}
               {mayImport() && <a class="button" href={link("/import")}><Icon name="upload" />{t.nav.import}</a>}
               {isNarrow.value && <FirstLines />}
             </>

@@ -18,6 +18,7 @@ export function oneLine(text: string): string {
 export function withoutMarkup(line: string): string {
   return line
     .replace(/^(?:(?:#{1,6}|>|[-*+])\s+)+/, "")
+    .replace(/(?<=\s)#{1,6}\s+(?=\p{L})/gu, "") // of a line that was one of several
     .replace(/!?\[([^\]]*)\]\([^)]*\)?/g, "$1")
     .replace(/\*{2,3}|~~|`+/g, "")
     .replace(/(?<=^|\s)[*_](?=\S)|(?<=\S)[*_](?=[\s.,;:!?)]|$)/g, "");

@@ -371,32 +371,39 @@ class Admin:
     def list_backups(
         self,
         *,
+        in_bucket: bool = False,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[StoredBackup]:
         """Iterate over the backups in the server's setting `backup_dir`, the newest first, page by
-        page. `timeout` bounds each page.
+        page; with `in_bucket` over the copies in its bucket (`backup_url`) instead. `timeout`
+        bounds each page.
 
         >>> async for it in client.admin.list_backups():
         ...     print(it.name, it.create_time, it.bytes, it.complete, it.encrypted)
         """
-        return self._invoker.iterate(calls.LIST_BACKUPS(page_size=page_size), timeout)
+        return self._invoker.iterate(
+            calls.LIST_BACKUPS(page_size=page_size, in_bucket=in_bucket), timeout
+        )
 
     async def list_backups_page(
         self,
         *,
         page_token: str | None = None,
+        in_bucket: bool = False,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> BackupPage:
-        """Return one page of `list_backups`: the first, or with `page_token` the one after another.
+        """Return one page of `list_backups`: the first, or with `page_token` the one after another,
+        with the same filters.
 
         >>> page = await client.admin.list_backups_page(page_size=20)
         >>> token = page.next_page_token
         >>> page = await client.admin.list_backups_page(page_size=20, page_token=token)
         """
         return await self._invoker.run(
-            calls.LIST_BACKUPS(page_size=page_size, page_token=page_token), timeout
+            calls.LIST_BACKUPS(page_size=page_size, page_token=page_token, in_bucket=in_bucket),
+            timeout,
         )
 
     async def list_jobs(

@@ -416,7 +416,7 @@ Global___SpaceReceipt: _TypeAlias = SpaceReceipt  # noqa: Y015
 
 @_typing.final
 class StoredBackup(_message.Message):
-    """A backup in the server's folder of backups."""
+    """A backup in the server's folder of backups, or a copy in its bucket."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -435,7 +435,9 @@ class StoredBackup(_message.Message):
     name: _builtins.str
     """Name of its folder."""
     path: _builtins.str
-    """That folder, on the server's machine: `recollect-server restore` takes it."""
+    """That folder, on the server's machine: `recollect-server restore` takes it. Unset of a copy in
+    the bucket: `recollect-server backups fetch` brings it.
+    """
     complete: _builtins.bool
     """True if it can be restored. False: it is being made, or was interrupted; or its contents cannot
     be read (`problem`).

@@ -965,19 +965,26 @@ class ListBackupsRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    IN_BUCKET_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Number of backups; at most 500. Unset means 50."""
     page_token: _builtins.str
     """`next_page_token` of the page before."""
+    in_bucket: _builtins.bool
+    """True: the complete copies in the bucket, instead of the folder's backups. Their names and times
+    alone are known: what they hold is in their manifests, which stay there. Only a token for every
+    space gets them. UNAVAILABLE if the bucket refuses, or takes longer than 10 s.
+    """
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        in_bucket: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_bucket", b"in_bucket", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -278,7 +278,8 @@ class AdminServiceServicer(object):
         those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
         certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
         without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
-        that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+        that. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does. With `in_bucket` it lists the copies
+        in the bucket that the setting `backup_url` names instead; none without that setting.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -106,7 +106,8 @@ class AdminServiceStub:
     those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
     certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
     without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
-    that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+    that. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does. With `in_bucket` it lists the copies
+    in the bucket that the setting `backup_url` names instead; none without that setting.
     """
     Verify: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.VerifyRequest, _admin_service_pb2.VerifyResponse]
     """Begin to compare the logs of a space with its index and its vectors while it is served, and
@@ -214,7 +215,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
     certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
     without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
-    that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+    that. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does. With `in_bucket` it lists the copies
+    in the bucket that the setting `backup_url` names instead; none without that setting.
     """
     Verify: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.VerifyRequest, _admin_service_pb2.VerifyResponse]  # type: ignore[assignment]
     """Begin to compare the logs of a space with its index and its vectors while it is served, and
@@ -403,7 +405,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         those of Backup and of `recollect-server backup`, whoever asked for them. A token that is for
         certain spaces gets those that hold no other space; encrypted ones, whose spaces nobody can read
         without their key, it does not get. Nothing is verified: `recollect-server backups verify` does
-        that. Copies in a bucket are not listed. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does.
+        that. Fails with ERROR_REASON_NO_BACKUP_FOLDER as Backup does. With `in_bucket` it lists the copies
+        in the bucket that the setting `backup_url` names instead; none without that setting.
         """
 
     @_abc_1.abstractmethod

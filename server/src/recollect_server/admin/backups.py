@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.backup.bucket import BackupBucket
 from recollect_server.backup.folder import BackupFolder, MadeBackup, StoredBackup, make_backup
 from recollect_server.backup.manifest import (
     ARCHIVE,
@@ -34,6 +35,9 @@ _REST = 3.0
 """Seconds that a backup within the server rests for a second of work: it shares Python's global
 lock with the appends, which would take half as long again beside one that never rests.
 """
+
+_PATIENCE = 10.0
+"""Seconds within which a bucket says what it has."""
 
 _UNKNOWN = BackupContents()
 
@@ -79,10 +83,12 @@ class BackupAdministration:
         default: str,
         clock: Clock,
         keys: Callable[[], Keyring | None],
+        bucket: str,
     ) -> None:
         """`folder_of` returns the logs of a space, or raises NoBackupFolder; `folder` holds the
         backups; None: none is made by calls. `rules` say which of them stay. `keys` returns those
-        that encrypt them, or raises CannotCopy.
+        that encrypt them, or raises CannotCopy. `bucket` is the URL of the bucket that has copies;
+        empty: there is none.
         """
         self._folder_of = folder_of
         self._folder = folder
@@ -90,6 +96,7 @@ class BackupAdministration:
         self._default = default
         self._clock = clock
         self._keys = keys
+        self._bucket = bucket
         self._guard = threading.Lock()  # one at a time: they compete for the disk
 
     def check_folder(self) -> Path:
@@ -116,6 +123,24 @@ class BackupAdministration:
         except OSError as error:
             reason = error.strerror or error
             raise StorageUnavailable(f"the backups cannot be listed: {reason}") from error
+
+    def copies(self, before: str | None, limit: int) -> list[str]:
+        """Return the names of complete copies in the bucket, newest first: at most `limit` of those
+        after a name. Raises StorageUnavailable.
+        """
+        if not self._bucket:
+            return []
+        since, names = time.monotonic(), list[str]()
+        try:
+            for name in BackupBucket(self._bucket, _PATIENCE).names(before):
+                names.append(name)
+                if len(names) == limit:
+                    break
+                if time.monotonic() - since > _PATIENCE:
+                    raise CannotCopy(f"{self._bucket} takes longer than {_PATIENCE:g} s to answer")
+        except (CannotCopy, OSError) as error:
+            raise StorageUnavailable(f"the copies cannot be listed: {error}") from error
+        return names
 
     def make(self, name: str, spaces: list[str], *, is_whole: bool) -> MadeBackup:
         """Copy spaces into a new folder of a name, and compare the copy with what was read; one

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import urlsplit
 
 from recollect_server.backup.manifest import ARCHIVE, MANIFEST, CannotCopy
@@ -19,13 +20,27 @@ from recollect_server.kernel.log.files import make_folder
 _LAST = (MANIFEST, ARCHIVE)
 
 
+def _impatient(seconds: float) -> Any:
+    """Return what makes requests of minio, each once, and within some seconds."""
+    from certifi import where
+    from urllib3 import PoolManager, Retry, Timeout
+
+    return PoolManager(
+        timeout=Timeout(total=seconds),
+        retries=Retry(0),
+        cert_reqs="CERT_REQUIRED",
+        ca_certs=os.environ.get("SSL_CERT_FILE") or where(),
+    )
+
+
 class BackupBucket:
     """The copies at a URL. Every method raises CannotCopy, OSError."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience: float | None = None) -> None:
         """`url` is that of the store with the bucket and, if any, the beginning of all names, as
         https://s3.example.org/bucket/recollect. Keys are those of the AWS tools: in the environment
-        or in their file of credentials.
+        or in their file of credentials. A request is given up after `patience` seconds; None: tried
+        again for minutes, as an upload needs it.
         """
         try:
             from minio import Minio
@@ -56,16 +71,20 @@ class BackupBucket:
             credentials=keys,
             secure=parts.scheme == "https",
             region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
+            http_client=None if patience is None else _impatient(patience),
         )
         self.url = url.rstrip("/")
 
-    def names(self) -> list[str]:
-        """Return the names of the complete backups of all spaces, the newest first."""
+    def names(self, before: str | None = None) -> Iterator[str]:
+        """Iterate over the names of the complete backups of all spaces, the newest first, each
+        looked at when its turn comes; `before`: those that come after that one.
+        """
         with self._failing("list"):
             there = self._client.list_objects(self._bucket, self._prefix)
             names = [PurePosixPath(it.object_name or "").name for it in there if it.is_dir]
-        complete = [it for it in names if backup_time(it) and self.has(it)]
-        return sorted(complete, reverse=True)
+        for name in sorted(filter(backup_time, names), reverse=True):
+            if (before is None or name < before) and self.has(name):
+                yield name
 
     def has(self, name: str) -> bool:
         """Return whether a complete backup of a name is there."""

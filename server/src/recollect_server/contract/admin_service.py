@@ -22,11 +22,12 @@ from recollect_server.admin.spaces import (
     VerificationAdministration,
 )
 from recollect_server.admin.statistics import WHOLE, Statistics
+from recollect_server.backup.names import backup_time
 from recollect_server.contract.admin_token_service import TokenHandlers
 from recollect_server.contract.convert import CursorSeal, optional_timestamp, page_size, timestamp
 from recollect_server.contract.handling import Call
 from recollect_server.kernel.domain.errors import SpaceNotFound
-from recollect_server.kernel.domain.filters import Page
+from recollect_server.kernel.domain.filters import Page, PageEnd
 from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.setting import Setting, SettingChange, SettingList
 from recollect_server.kernel.domain.time import Clock
@@ -164,12 +165,27 @@ class AdminHandlers(TokenHandlers):
 
     def ListBackups(self, request: api.ListBackupsRequest, call: Call) -> api.ListBackupsResponse:
         size = page_size(request.page_size)
-        is_listed = None if call.principal.is_for_every_space else call.principal.is_for
         before = self._seal.place(request, request.page_token)
+        if request.in_bucket:
+            return self._copies(request, call, before, size)
+        is_listed = None if call.principal.is_for_every_space else call.principal.is_for
         backups = self._backups.listed(is_listed, before, size + 1)
         page = Page.of(backups, size, lambda it: it.place)
         return api.ListBackupsResponse(
             backups=map(_backup_to, page.entries),
+            next_page_token=self._seal.page_token(request, page.end()),
+        )
+
+    def _copies(
+        self, request: api.ListBackupsRequest, call: Call, before: PageEnd | None, size: int
+    ) -> api.ListBackupsResponse:
+        """Return a page of the copies in the bucket."""
+        if not call.principal.is_for_every_space:
+            return api.ListBackupsResponse()
+        names = self._backups.copies(before[1] if before else None, size + 1)
+        page = Page.of(names, size, lambda it: (0, it))
+        return api.ListBackupsResponse(
+            backups=map(_copy_to, page.entries),
             next_page_token=self._seal.page_token(request, page.end()),
         )
 
@@ -306,6 +322,13 @@ def _backup_to(it: ListedBackup) -> admin_pb2.StoredBackup:
         external_communications=it.contents.communications,
         damaged_lines=it.contents.damaged,
     )
+
+
+def _copy_to(name: str) -> admin_pb2.StoredBackup:
+    time = backup_time(name)
+    assert time is not None  # other names are none of a copy
+    created = Timestamp(seconds=int(time.timestamp()))
+    return admin_pb2.StoredBackup(name=name, create_time=created, complete=True)
 
 
 def _server_to(it: ServerState, spaces: int, open_spaces: int) -> admin_pb2.ServerStats:

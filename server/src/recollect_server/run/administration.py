@@ -127,6 +127,7 @@ def admin_handlers(
             settings.space,
             clock,
             lambda: backup_keys(settings.backup_key_file),
+            settings.backup_url,
         ),
         JobAdministration(spaces, open_spaces),
         RetentionAdministration(

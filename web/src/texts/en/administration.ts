@@ -245,6 +245,10 @@ export const administration = {
     unreadable: "cannot be read",
     damaged: (n: number) => `${count(n, "damaged line", "damaged lines")} in it`,
     restoreOf: "What to run to restore it",
+    copies: "Copies in the bucket",
+    noCopies: "There is none yet.",
+    copiesHint: "What they hold is in the bucket alone. One that is made here is not copied there by itself: on the server’s machine this copies what the bucket lacks, with its keys in the environment:",
+    fetchOf: "What to run to bring it back",
     copy: "Copy the command",
   },
 };

@@ -59,20 +59,10 @@ export default function Backups() {
   useEffect(() => {
     if (maySeeSettings) admin.listSettings({}).then((it) => setSettings(it.settings.filter(({ key }) => KEYS.includes(key))), () => undefined);
   }, []);
-  const [listed, setListed] = useState<Listed>();
-  const [error, setError] = useState<unknown>();
-  const load = (before?: Listed) => {
-    const abort = new AbortController();
-    setError(undefined);
-    admin.listBackups({ pageToken: before?.next ?? "" }, { signal: abort.signal }).then(
-      ({ backups, nextPageToken }) => setListed({ backups: [...(before?.backups ?? []), ...backups], next: nextPageToken }),
-      (failure: unknown) => isCancelled(failure) || setError(failure),
-    );
-    return () => abort.abort();
-  };
-  useEffect(() => load(), [made.value]);
+  const { listed, error, load } = useBackups(false);
   const newest = listed?.backups.find((it) => it.complete);
-  const folder = settings.find((it) => it.key === "backup_dir")?.value ?? "";
+  const valueOf = (key: string) => settings.find((it) => it.key === key)?.value ?? "";
+  const [folder, bucket] = [valueOf("backup_dir"), valueOf("backup_url")];
   const command = newest ? restoreCommand(newest) : `recollect-server restore ${folder || "BACKUP_DIR"}/recollect-… --data-dir NEW`;
   return (
     <Page class="backups" title={t.nav.backups}>
@@ -89,6 +79,7 @@ export default function Backups() {
         <p class="hint">{t.backups.listHint}</p>
         <Command text={`recollect-server backups verify --backup-dir ${folder ? quoted(folder) : "BACKUP_DIR"}`} />
       </Card>
+      {bucket && folder && <Copies flags={`--backup-dir ${quoted(folder)} --backup-url ${quoted(bucket)}`} />}
       <Card title={t.backups.restore}>
         <ol class="steps">{t.backups.steps.map((it) => <li key={it}>{it}</li>)}</ol>
         <Command text={command} />
@@ -102,6 +93,54 @@ export default function Backups() {
         </Card>
       )}
     </Page>
+  );
+}
+
+/** Return the backups in the folder, or their copies in the bucket, and what loads the next page of them. */
+function useBackups(inBucket: boolean) {
+  const [listed, setListed] = useState<Listed>();
+  const [error, setError] = useState<unknown>();
+  const load = (before?: Listed) => {
+    const abort = new AbortController();
+    setError(undefined);
+    admin.listBackups({ pageToken: before?.next ?? "", inBucket }, { signal: abort.signal }).then(
+      ({ backups, nextPageToken }) => setListed({ backups: [...(before?.backups ?? []), ...backups], next: nextPageToken }),
+      (failure: unknown) => isCancelled(failure) || setError(failure),
+    );
+    return () => abort.abort();
+  };
+  useEffect(() => load(), [made.value]);
+  return { listed, error, load };
+}
+
+/** The copies in the bucket; `flags` say to a command where they are. */
+function Copies({ flags }: { flags: string }) {
+  const { listed, error, load } = useBackups(true);
+  return (
+    <Card title={t.backups.copies}>
+      {error !== undefined ? <Failure error={error} retry={() => load(listed)} level="p" />
+        : !listed ? <Loading />
+        : listed.backups.length === 0 ? <p class="hint">{t.backups.noCopies}</p>
+        : (
+          <ul class="backup-list">
+            {listed.backups.map(({ name, createTime }) => (
+              <li class="backup" key={name}>
+                <div class="backup-name"><strong><bdi>{name}</bdi></strong></div>
+                <dl class="backup-facts">
+                  <div><dt>{t.backups.time}</dt><dd title={fullTime(createTime)}>{clock.format(millis(createTime))}</dd></div>
+                </dl>
+                <details>
+                  <summary>{t.backups.fetchOf}<span class="hidden"> ({name})</span></summary>
+                  <Command text={`recollect-server backups fetch ${name} ${flags}`} />
+                </details>
+              </li>
+            ))}
+          </ul>
+        )}
+      {listed?.next && <button class="button" onClick={() => load(listed)}>{t.backups.more}</button>}
+      <p class="hint">{t.backups.copiesHint}</p>
+      <Command text={`recollect-server backups upload ${flags}`} />
+    </Card>
   );
 }
 

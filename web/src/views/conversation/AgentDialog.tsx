@@ -27,11 +27,17 @@ def answer_live(client: Client, model, conversation_id: str, said: Message) -> N
         text += part
     client.conversations.append_turn(
         conversation_id,
-        [Message.assistant(text)],
+        [Message.assistant(text, metadata={"context": given(context)})],
         in_reply_to_turn=said.turn_number,
         draft_id=draft,
         request_id=f"{conversation_id}-{said.sequence}",  # a second agent stores no second answer
     )
+
+
+def given(context) -> dict:  # the page shows it at the answer
+    parts = (*context.hot, *context.warm, *context.cold)
+    turns = [[it.conversation_id, it.message.turn_number] for it in parts]
+    return {"tokens": context.rendered_tokens, "turns": turns[:500]}
 
 
 with Client() as client:

@@ -1,5 +1,5 @@
 // One message of a transcript.
-import { Role, Scope, type Conversation, type Message, type ToolCall } from "@recollect/client";
+import { type Attachment, Role, Scope, type Conversation, type Message, type ToolCall } from "@recollect/client";
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -16,10 +16,12 @@ import { Copy } from "../../ui/Copy";
 import { Icon, type IconName } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
 import { pretty } from "../../ui/json";
+import { addressOf, Outside } from "../../ui/Outside";
 import { dollars, oneLine, sizeOf } from "../../ui/text";
 import { clockTime, dayOf, duration, fullTime, millis } from "../../ui/time";
 import { Thumbs, WordForm } from "./Thumbs";
 import { isMarked } from "./found";
+import { givenFor, GivenList } from "./Given";
 import { folded, linesIn } from "./logs";
 import type { Line } from "./transcript";
 import type { Draft } from "../../state/drafts";
@@ -28,6 +30,8 @@ import "./message.css";
 /** Characters of one text that are shown before somebody asks for all of it. */
 const SHOWN = 12_000;
 const ARGUMENTS = 120;
+/** Characters of the name of a model that are shown. */
+const MODEL = 64;
 
 /** The renderer of Markdown, which comes after the page itself. */
 const markdown = signal<ComponentType<{ text: string }> | undefined>(undefined);
@@ -51,6 +55,7 @@ export function MessageLine({ conversationId, conversation, line, isTarget, isMe
   const mayGive = line.endsAnswer && conversation !== undefined && may(Scope.CONVERSATIONS_WRITE);
   const [isAsking, setAsking] = useState(false);
   const apart = keptApart(message);
+  const given = message.role === Role.ASSISTANT ? givenFor(message) : undefined;
   const spent = message.role === Role.ASSISTANT ? spentOn(message, line.waited) : "";
   return (
     <>
@@ -95,6 +100,11 @@ export function MessageLine({ conversationId, conversation, line, isTarget, isMe
             <Text text={message.thinkingText} />
           </Fold>
         )}
+        {given && (
+          <Fold icon="panel" title={t.conversation.given} hint={t.conversation.givenHint(given.count, given.tokens)} isWanted={false}>
+            <GivenList given={given} conversationId={conversationId} />
+          </Fold>
+        )}
         {message.role === Role.TOOL ? (
           <Fold
             icon="tool" title={t.conversation.result} hint={oneLine(message.content.slice(0, ARGUMENTS))}
@@ -106,13 +116,7 @@ export function MessageLine({ conversationId, conversation, line, isTarget, isMe
           message.content && <Text text={message.content} isRaw={isRaw} />
         )}
         {message.toolCalls.map((call) => <Call key={call.id} call={call} asked={message} result={results.get(call.id)} />)}
-        {message.attachments.map((it) => (
-          <p class="attachment">
-            <Icon name="clip" />
-            <span>{t.conversation.attachment(oneLine(it.mediaType), it.bytesLength ? sizeOf(Number(it.bytesLength)) : "")}</span>
-            <bdi class="muted">{oneLine(it.uri.slice(0, 200))}</bdi>
-          </p>
-        ))}
+        {message.attachments.map((it) => <File file={it} />)}
         {isAsking && feedback && conversation ? (
           <WordForm conversation={conversation} feedback={feedback} onEnd={() => setAsking(false)} />
         ) : feedback?.word && (
@@ -120,6 +124,24 @@ export function MessageLine({ conversationId, conversation, line, isTarget, isMe
         )}
       </article>
     </>
+  );
+}
+
+/** Pictures that an address holds itself; none of these kinds runs anything. */
+const PICTURE = /^data:image\/(?:png|jpeg|gif|webp|avif);base64,/i;
+
+/** A file: a picture that the message holds, else where it is. */
+function File({ file: { uri, mediaType, bytesLength } }: { file: Attachment }) {
+  const place = addressOf(uri);
+  const shown = oneLine(uri.slice(0, 200));
+  return (
+    <p class="attachment">
+      <Icon name="clip" />
+      <span>{t.conversation.attachment(oneLine(mediaType), bytesLength ? sizeOf(Number(bytesLength)) : "")}</span>
+      {PICTURE.test(uri) ? <img src={uri} alt={t.conversation.picture("")} />
+        : !place ? <bdi class="muted">{shown}</bdi>
+        : <span><Outside href={place.href}>{shown}</Outside><span class="host muted"> ({place.host || place.pathname})</span></span>}
+    </p>
   );
 }
 
@@ -195,9 +217,11 @@ export function speaker(message: Pick<Message, "role" | "sender"> & Partial<Pick
   return message.role === Role.TOOL ? t.roles.tool : t.roles.assistant;
 }
 
-/** Return what is known of the tokens, the cost and the time of an answer. */
-function spentOn({ usage, cost }: Message, waited: number): string {
+/** Return what is known of the model, the tokens, the cost and the time of an answer. */
+function spentOn({ usage, cost, metadata }: Message, waited: number): string {
+  const model = metadata?.["model"];
   const parts = [
+    typeof model === "string" ? oneLine(model.slice(0, MODEL)) : "",
     usage ? t.conversation.tokens(Number(usage.input), Number(usage.output)) : "",
     cost === undefined ? "" : dollars(cost),
     took(waited),
@@ -242,7 +266,7 @@ function isFailed({ metadata, content }: Message): boolean {
 }
 
 interface FoldProps {
-  icon: "tool" | "thought" | "clip";
+  icon: "tool" | "thought" | "clip" | "panel";
   title: string;
   hint: string;
   note?: string;

@@ -1,6 +1,6 @@
 // Third parties: who wrote, how far each is trusted, what they ask the owner, and what was replied.
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import {
   Direction, type Escalation, type ExternalCommunication, ExternalCommunicationService, type ExternalMessage, Scope, Trust,
 } from "@recollect/client";
@@ -12,6 +12,7 @@ import { link, navigate, route, setQuery } from "../../router";
 import { t } from "../../texts/views";
 import { useOpening } from "../../ui/focus";
 import { channelIcon, Icon } from "../../ui/Icon";
+import { fold } from "../../ui/folding";
 import { usePolled } from "../../ui/polling";
 import { Copy } from "../../ui/Copy";
 import { Empty, Failure, Loading } from "../../ui/States";
@@ -23,6 +24,8 @@ import "./people.css";
 const external = client.of(ExternalCommunicationService);
 
 const SECONDS = 10;
+/** How long somebody types no letter before what was typed is looked for. */
+const PAUSE_MS = 300;
 const TRUSTS = [Trust.UNTRUSTED, Trust.KNOWN, Trust.BLOCKED] as const;
 const TONES: Record<number, string> = { [Trust.UNTRUSTED]: "warn", [Trust.KNOWN]: "ok", [Trust.BLOCKED]: "danger" };
 
@@ -68,9 +71,29 @@ function NoParty() {
 function List({ chosen }: { chosen: string }) {
   const { trust, open, party } = filters();
   const [pages, setPages] = useState(1);
+  const [typed, setTyped] = useState(party ?? "");
+  const own = useRef(party ?? ""); // what the address has of this field: anything else came from elsewhere
+  useEffect(() => {
+    if (typed.trim() === own.current) return;
+    const timer = setTimeout(() => {
+      own.current = typed.trim();
+      setQuery({ party: own.current || undefined });
+    }, PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  useEffect(() => {
+    if ((party ?? "") !== own.current) setTyped(own.current = party ?? "");
+  }, [party]);
   const load = async (signal: AbortSignal) => {
     const request = { trust: Number(trust) || Trust.UNSPECIFIED, openEscalationsOnly: open === "1", party: party ?? "", pageSize: 50 * pages };
-    return external.listCommunications(request, { signal });
+    const listed = external.listCommunications(request, { signal });
+    if (!party) return listed;
+    const search = { query: party, trust: request.trust, limit: 100 };
+    const [{ communications, nextPageToken }, { matches }] = await Promise.all([listed, external.searchCommunications(search, { signal })]);
+    const said = matches.flatMap((it) => it.communication ?? []).filter((it) => !open || it.openEscalations > 0);
+    const named = said.filter((it) => fold(it.partyName).includes(fold(party)));
+    const byId = new Map([...communications, ...named, ...said].map((it) => [it.id, it]));
+    return { communications: [...byId.values()], nextPageToken };
   };
   const { answer, error, again } = usePolled(load, [trust, open, party, pages], SECONDS);
   const isFiltered = Boolean(trust || open || party);
@@ -85,8 +108,9 @@ function List({ chosen }: { chosen: string }) {
           type="search"
           aria-label={t.people.find}
           placeholder={t.people.find}
-          value={party ?? ""}
-          onChange={(event) => setQuery({ party: event.currentTarget.value.trim() || undefined })}
+          dir="auto"
+          value={typed}
+          onInput={(event) => setTyped(event.currentTarget.value)}
         />
         <select aria-label={t.people.trust} value={trust ?? ""} onChange={(event) => setQuery({ trust: event.currentTarget.value || undefined })}>
           <option value="">{t.people.anyTrust}</option>

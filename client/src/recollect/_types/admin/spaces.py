@@ -110,12 +110,14 @@ class Backup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBackup:
-    """A backup in the server's folder of backups."""
+    """A backup in the server's folder of backups, or a copy in its bucket."""
 
     name: str = ""
     """Name of its folder."""
     path: str = ""
-    """That folder, on the server's machine: `recollect-server restore` takes it."""
+    """That folder, on the server's machine: `recollect-server restore` takes it. Unset of a
+    copy in the bucket: `recollect-server backups fetch` brings it.
+    """
     create_time: datetime
     """Time in its name; of one with a name of its own, the time at which it was complete."""
     complete: bool = False

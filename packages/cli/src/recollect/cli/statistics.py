@@ -42,7 +42,9 @@ class _Figures:
             outputTokens=it.usage_total.output,
         )
         self.cost += it.cost_total
-        self.oldest = min(self.oldest or it.create_time, it.create_time)
+        # What was said before it was stored has its newest message before its beginning.
+        beginning = min(it.create_time, it.update_time)
+        self.oldest = min(self.oldest or beginning, beginning)
         if it.notes and it.notes.failure and len(self.failures) < _SHOWN:
             self.failures[it.id] = it.notes.failure
         self.newest = max(self.newest or it.update_time, it.update_time)

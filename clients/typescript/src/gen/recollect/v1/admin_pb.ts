@@ -288,7 +288,7 @@ export const SpaceReceiptSchema: GenMessage<SpaceReceipt> = /*@__PURE__*/
   messageDesc(file_recollect_v1_admin, 2);
 
 /**
- * A backup in the server's folder of backups.
+ * A backup in the server's folder of backups, or a copy in its bucket.
  *
  * @generated from message recollect.v1.StoredBackup
  */
@@ -301,7 +301,8 @@ export type StoredBackup = Message<"recollect.v1.StoredBackup"> & {
   name: string;
 
   /**
-   * That folder, on the server's machine: `recollect-server restore` takes it.
+   * That folder, on the server's machine: `recollect-server restore` takes it. Unset of a copy in
+   * the bucket: `recollect-server backups fetch` brings it.
    *
    * @generated from field: string path = 2;
    */

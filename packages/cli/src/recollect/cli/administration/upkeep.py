@@ -75,12 +75,13 @@ def make_backup(shell: Shell, name: str | None) -> None:
 
 
 @click.command("backups")
+@click.option("--in-bucket", is_flag=True, help="The copies in its backup_url instead.")
 @with_shell
-def list_backups(shell: Shell) -> None:
+def list_backups(shell: Shell, in_bucket: bool) -> None:
     """List the backups in the server's setting backup_dir, newest first. `recollect-server
     restore`, on its machine, takes one back.
     """
-    rows = list(shell.client.admin.list_backups())
+    rows = list(shell.client.admin.list_backups(in_bucket=in_bucket))
     shell.print_table(
         rows,
         table_of("backup", "made", "spaces", "conversations", "bytes", "", right=(3, 4)),
@@ -88,13 +89,13 @@ def list_backups(shell: Shell) -> None:
             one_line(it.name),
             local(it.create_time),
             one_line(", ".join(it.spaces)),
-            "" if it.encrypted else str(it.conversations),
-            str(it.bytes),
+            "" if it.encrypted or in_bucket else str(it.conversations),
+            "" if in_bucket else str(it.bytes),
             one_line("; ".join(_notes_of(it))),
         ),
         "There is no backup.",
     )
-    if rows and not shell.as_json:
+    if rows and not in_bucket and not shell.as_json:
         folder = rows[0].path.removesuffix(rows[0].name)
         console().print(clean(f"They are in {folder} on the server's machine."))
 
