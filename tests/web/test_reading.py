@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from recollect import Client, Message, Party, Role, ToolCall, Usage
 from recollect.adapters.packing import FILES
 from recollect.adapters.transcripts import Transcript, Words
@@ -433,6 +434,36 @@ def test_row_heading_search_and_filter_know_a_conversation_by_one_name(
     page.fill(".filter-bar input[type=search]", "")
     visit(page, "/search?q=furnace")
     page.wait_for_selector(f".result h2 >> text={name}")
+    page.close()
+
+
+_LETTER_BESIDE = """(field) => {
+  const replace = history.replaceState;
+  history.replaceState = (...of) => {
+    history.replaceState = replace;
+    replace.apply(history, of);
+    field.value += 'ER';
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+  };
+}"""
+"""A function that types two letters into a field at the moment at which its text is looked for."""
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "key"),
+    [
+        ("/", ".filter-bar input[type=search]", "named"),
+        ("/third-parties", ".people-filters input[type=search]", "party"),
+    ],
+)
+def test_a_letter_that_is_typed_while_a_filter_is_applied_stays(
+    window: Browsing, path: str, field: str, key: str
+) -> None:
+    page = window.tab(path, field)
+    page.eval_on_selector(field, _LETTER_BESIDE)
+    page.fill(field, "PAP")
+    wait(page, f"new URLSearchParams(location.search).get('{key}') === 'PAPER'")
+    assert page.input_value(field) == "PAPER"
     page.close()
 
 

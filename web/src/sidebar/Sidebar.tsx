@@ -16,6 +16,7 @@ import { Menu, type MenuItem } from "../ui/Menu";
 import { Empty, Failure, Loading } from "../ui/States";
 import { channelName } from "../ui/text";
 import { daysAgo, millis } from "../ui/time";
+import { useTyping } from "../ui/typing";
 import { maySee, viewOf } from "../views/registry";
 import { VirtualList, type Virtual } from "../ui/VirtualList";
 import { FirstLines } from "./FirstLines";
@@ -248,13 +249,7 @@ function FilterBar({ children }: { children: ComponentChildren }) {
   useEffect(() => {
     if (isReady) void import("./late").then((it) => (late.value = it), () => undefined);
   }, [isReady]);
-  const [name, setName] = useState(filters.name);
-  useEffect(() => setName(filters.name), [filters.name]);
-  useEffect(() => {
-    if (name === filters.name) return;
-    const timer = setTimeout(() => setQuery({ named: name || undefined }), 200);
-    return () => clearTimeout(timer);
-  }, [name]);
+  const [name, setName] = useTyping(filters.name, (text) => setQuery({ named: text || undefined }));
   const channels = new Set([...CHANNELS, ...list.value.items.slice(0, 200).map((it) => it.channel)]);
   if (filters.channel) channels.add(filters.channel);
   return (

@@ -1,6 +1,6 @@
 // Third parties: who wrote, how far each is trusted, what they ask the owner, and what was replied.
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import {
   Direction, type Escalation, type ExternalCommunication, ExternalCommunicationService, type ExternalMessage, Scope, Trust,
 } from "@recollect/client";
@@ -18,14 +18,13 @@ import { Copy } from "../../ui/Copy";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName, directionOf, oneLine } from "../../ui/text";
 import { fullTime, shortTime } from "../../ui/time";
+import { useTyping } from "../../ui/typing";
 import "../../styles/cards.css";
 import "./people.css";
 
 const external = client.of(ExternalCommunicationService);
 
 const SECONDS = 10;
-/** How long somebody types no letter before what was typed is looked for. */
-const PAUSE_MS = 300;
 const TRUSTS = [Trust.UNTRUSTED, Trust.KNOWN, Trust.BLOCKED] as const;
 const TONES: Record<number, string> = { [Trust.UNTRUSTED]: "warn", [Trust.KNOWN]: "ok", [Trust.BLOCKED]: "danger" };
 
@@ -71,19 +70,7 @@ function NoParty() {
 function List({ chosen }: { chosen: string }) {
   const { trust, open, party } = filters();
   const [pages, setPages] = useState(1);
-  const [typed, setTyped] = useState(party ?? "");
-  const own = useRef(party ?? ""); // what the address has of this field: anything else came from elsewhere
-  useEffect(() => {
-    if (typed.trim() === own.current) return;
-    const timer = setTimeout(() => {
-      own.current = typed.trim();
-      setQuery({ party: own.current || undefined });
-    }, PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [typed]);
-  useEffect(() => {
-    if ((party ?? "") !== own.current) setTyped(own.current = party ?? "");
-  }, [party]);
+  const [typed, setTyped] = useTyping(party ?? "", (text) => setQuery({ party: text || undefined }));
   const load = async (signal: AbortSignal) => {
     const request = { trust: Number(trust) || Trust.UNSPECIFIED, openEscalationsOnly: open === "1", party: party ?? "", pageSize: 50 * pages };
     const listed = external.listCommunications(request, { signal });
