@@ -59,10 +59,12 @@ def running_nginx(folder: Path, servers: str, port: int) -> Iterator[None]:
         f"events {{}}\nhttp {{ access_log off; {temporary}\n{servers}}}\n"
     )
     nginx = subprocess.Popen([NGINX, "-c", config, "-e", "stderr"])
-    until(lambda: not refuses(port))
-    yield
-    nginx.kill()  # it missed a SIGTERM once
-    nginx.wait()
+    try:
+        until(lambda: not refuses(port))
+        yield
+    finally:
+        nginx.kill()  # it missed a SIGTERM once
+        nginx.wait()
 
 
 class Bridge:

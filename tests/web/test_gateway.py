@@ -492,10 +492,10 @@ def test_what_recollect_web_may_do_is_not_lent_to_callers(way: Way, tmp_path: Pa
 def test_the_conformance_suite_holds_in_every_protocol(
     way: Way, protocol: str, files: tuple[str, ...]
 ) -> None:
-    check_conformance(way, way.bridge.origin, protocol, files)
+    assert_conformance(way, way.bridge.origin, protocol, files)
 
 
-def check_conformance(way: Way, origin: str, protocol: str, files: tuple[str, ...]) -> None:
+def assert_conformance(way: Way, origin: str, protocol: str, files: tuple[str, ...]) -> None:
     """Run files of the conformance suite with a client of Connect or gRPC-Web."""
     expected = [f"ok     {it.file}: {it.name}" for it in cases(FOLDER) if it.file in files]
     done = subprocess.run(
@@ -519,7 +519,7 @@ def test_nginx_before_it_speaks_http2_as_the_guide_says(way: Way, tmp_path: Path
         block = block.replace(before, after)
     with running_nginx(tmp_path, block, port):
         for protocol in ("connect-http2", "grpc-web-http2"):
-            check_conformance(way, f"http://127.0.0.1:{port}", protocol, ("streaming",))
+            assert_conformance(way, f"http://127.0.0.1:{port}", protocol, ("streaming",))
         url = f"http://127.0.0.1:{port}/recollect.v1.AccessService/WhoAmI"
         command = ["curl", "--silent", "--http2-prior-knowledge", "--write-out", " %{http_version} %{http_code}",
                    "--json", "{}"]  # fmt: skip
