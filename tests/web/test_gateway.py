@@ -487,6 +487,7 @@ def test_what_recollect_web_may_do_is_not_lent_to_callers(way: Way, tmp_path: Pa
         ("connect-gzip", ("loading", "streaming")),
         ("connect-web", ("streaming",)),
         ("grpc-web", ("loading", "streaming")),
+        ("grpc-web-fetch", ("streaming",)),
     ],
 )
 def test_the_conformance_suite_holds_in_every_protocol(

@@ -6,7 +6,7 @@ import { basename } from "node:path";
 import type { Transport } from "@connectrpc/connect";
 import { fromJson, toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { compressionGzip, createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { createConnectTransport as createFetchTransport } from "@connectrpc/connect-web";
+import { createConnectTransport as createFetchTransport, createGrpcWebTransport as createGrpcWebFetch } from "@connectrpc/connect-web";
 import { Recollect, RecollectError } from "../src/index.js";
 import { connect } from "../src/node.js";
 import { methodOf, once } from "./dynamic.js";
@@ -211,6 +211,8 @@ function transportTo(baseUrl: string): Transport {
       });
     case "connect-web":
       return createFetchTransport({ baseUrl, useBinaryFormat: true, useHttpGet: true });
+    case "grpc-web-fetch":
+      return createGrpcWebFetch({ baseUrl });
     case "connect-http2":
       return createConnectTransport({ baseUrl, httpVersion: "2" });
     case "grpc-web-http2":
