@@ -84,7 +84,10 @@ async def to(address: str) -> Send:
         from aiokafka import AIOKafkaProducer
 
         brokers, topic = urlsplit(address).netloc, urlsplit(address).path.removeprefix("/")
-        producer = AIOKafkaProducer(bootstrap_servers=brokers, acks="all")
+        # The broker says how large an event may be, not its client.
+        producer = AIOKafkaProducer(
+            bootstrap_servers=brokers, acks="all", max_request_size=64 * 2**20
+        )
         await producer.start()
         return lambda conversation, body, headers: producer.send_and_wait(
             topic,

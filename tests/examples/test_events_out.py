@@ -300,6 +300,18 @@ def test_kafka_has_the_events_of_a_conversation_in_one_partition_at_least_once(
         assert texts in (["a", "b", "a", "b"], ["c"])
 
 
+def test_kafka_gets_an_event_that_is_larger_than_a_megabyte(
+    client: Client, broker: str, start: Start, tmp_path: Path
+) -> None:
+    asyncio.run(make_topic(broker))
+    start(tmp_path / "cursor", f"kafka://{broker}/recollect")
+    texts = ["a" * 800_000, "b" * 800_000]
+    conversation = client.conversations.create("web")
+    client.conversations.append_turn(conversation.id, [Message.user(it) for it in texts])
+    *_, record = asyncio.run(read_records(broker, 2))
+    assert contents_of(json.loads(record.value)) == texts
+
+
 def dict_of(record: Any) -> dict[str, str]:
     """Return the headers of a record."""
     return {name: value.decode() for name, value in record.headers}
