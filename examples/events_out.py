@@ -1,13 +1,15 @@
-"""Send what happens to a webhook or to NATS: each update once it is stored, in order, at least
-once.
+"""Send what happens to a webhook, to NATS or to Kafka: each update once it is stored, in order, at
+least once.
 
     export EVENTS_SECRET=whsec_$(head -c 24 /dev/urandom | base64)
     python examples/events_out.py CURSOR https://example.com/hook
     python examples/events_out.py CURSOR nats://127.0.0.1:4222/recollect.updates
+    python examples/events_out.py CURSOR kafka://127.0.0.1:9092/recollect
 
 An update is a CloudEvent in JSON, signed as Standard Webhooks says. Behind each delivery its cursor
 is written to the file CURSOR, where the next start goes on; without that file it begins with what
-happens from now on. NATS needs `pip install nats-py`, and a JetStream stream with the subject.
+happens from now on. NATS needs `pip install nats-py`, and a JetStream stream with the subject;
+Kafka `pip install aiokafka`, and the topic.
 """
 
 import asyncio
@@ -27,7 +29,8 @@ from urllib.request import Request, urlopen
 
 from recollect import AsyncClient, ConversationList, LoadedConversation, MessageDelta, Update
 
-Send = Callable[[bytes, dict[str, str]], Awaitable[Any]]
+Send = Callable[[str, bytes, dict[str, str]], Awaitable[Any]]
+"""Sends an event of a conversation: its id, the event, its headers."""
 
 
 def event_of(update: Update) -> dict[str, Any]:
@@ -73,14 +76,30 @@ async def to(address: str) -> Send:
 
         stream = (await nats.connect(address)).jetstream()
         subject = urlsplit(address).path.removeprefix("/")
-        return lambda body, headers: stream.publish(
+        return lambda _, body, headers: stream.publish(
             subject, body, headers={**headers, "Nats-Msg-Id": headers["webhook-id"]}
+        )
+
+    if address.startswith("kafka:"):
+        from aiokafka import AIOKafkaProducer
+
+        brokers, topic = urlsplit(address).netloc, urlsplit(address).path.removeprefix("/")
+        # The broker says how large an event may be, not its client.
+        producer = AIOKafkaProducer(
+            bootstrap_servers=brokers, acks="all", max_request_size=64 * 2**20
+        )
+        await producer.start()
+        return lambda conversation, body, headers: producer.send_and_wait(
+            topic,
+            body,
+            key=conversation.encode(),
+            headers=[(name, value.encode()) for name, value in headers.items()],
         )
 
     def post(body: bytes, headers: dict[str, str]) -> None:
         urlopen(Request(address, body, headers), timeout=30).close()  # noqa: S310 - the caller's
 
-    return lambda body, headers: asyncio.to_thread(post, body, headers)
+    return lambda _, body, headers: asyncio.to_thread(post, body, headers)
 
 
 async def main(file: Path, address: str, secret: bytes) -> None:
@@ -96,7 +115,7 @@ async def main(file: Path, address: str, secret: bytes) -> None:
                 delay = 1.0
                 while True:
                     try:
-                        await send(body, signed(event["id"], body, secret))
+                        await send(event["subject"], body, signed(event["id"], body, secret))
                         break
                     except Exception as error:  # noqa: BLE001 - whatever it is, the event stays due
                         print(f"{event['id']} again in {delay:.0f} s: {error!r}", file=sys.stderr)

@@ -1,4 +1,6 @@
-"""`examples/events_out.py`, with a real HTTP server and a real NATS server behind it."""
+"""`examples/events_out.py`, with a real HTTP server, a real NATS server and a real broker that
+speaks Kafka's protocol behind it.
+"""
 
 import asyncio
 import base64
@@ -10,12 +12,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 from recollect import Client, Message
 
 from tests.conftest import RunningServer
@@ -216,3 +222,94 @@ def test_nats_keeps_each_event_once_in_order_whatever_dies(
     for event, it in zip(events, messages, strict=True):
         assert guide["verified"](it.headers, it.data, SECRET)
         assert it.headers["Nats-Msg-Id"] == event["id"]
+
+
+@pytest.fixture
+def broker() -> Iterator[str]:
+    """Start a broker that speaks Kafka's protocol and keeps its records in memory. Return its
+    address.
+    """
+    program = shutil.which("tansu")
+    if program is None:
+        pytest.skip("there is no broker of Kafka's protocol: tansu is not on the PATH")
+    address = f"127.0.0.1:{free_port()}"
+    with (
+        subprocess.Popen(
+            [program, "broker", "--listener-url", f"tcp://{address}",
+             "--advertised-listener-url", f"tcp://{address}", "--storage-engine", "memory://tansu/"],
+            stdout=subprocess.DEVNULL,
+        ) as running
+    ):  # fmt: skip
+        yield address
+        running.kill()
+
+
+async def make_topic(address: str) -> None:
+    """Make a topic of two partitions, once the broker answers."""
+    while True:
+        admin = AIOKafkaAdminClient(bootstrap_servers=address)
+        with suppress(KafkaError, OSError):
+            await admin.start()
+            await admin.create_topics([NewTopic("recollect", 2, 1)])
+            await admin.close()
+            return
+        await admin.close()
+        await asyncio.sleep(0.05)
+
+
+async def read_records(address: str, count: int) -> list[Any]:
+    """Return the first records of the topic, in the order of their partitions."""
+    async with AIOKafkaConsumer(
+        "recollect", bootstrap_servers=address, auto_offset_reset="earliest"
+    ) as consumer:
+        records = [await consumer.getone() for _ in range(count)]
+        more = await consumer.getmany(timeout_ms=200)
+    assert not more
+    return sorted(records, key=lambda it: (it.partition, it.offset))
+
+
+def test_kafka_has_the_events_of_a_conversation_in_one_partition_at_least_once(
+    client: Client, guide: dict[str, Any], broker: str, start: Start, tmp_path: Path
+) -> None:
+    asyncio.run(make_topic(broker))
+    cursor = tmp_path / "cursor"
+    program = start(cursor, f"kafka://{broker}/recollect")
+    first = cursor.read_text()
+    say(client, "a", "b")
+    sent = asyncio.run(read_records(broker, 3))
+    # Killed behind its deliveries, and before it could write a cursor.
+    program.kill()
+    program.wait()
+    cursor.write_text(first)
+    say(client, "c")
+    start(cursor, f"kafka://{broker}/recollect")
+    records = asyncio.run(read_records(broker, 8))
+    assert all(guide["verified"](dict_of(it), it.value, SECRET) for it in records)
+    assert {dict_of(it)["content-type"] for it in records} == {"application/cloudevents+json"}
+    events = [json.loads(it.value) for it in records]
+    assert [it.key.decode() for it in records] == [it["subject"] for it in events]
+    twice = {json.loads(it.value)["id"] for it in sent}
+    assert len(twice) == 3
+    assert len({it["id"] for it in events}) == 5
+    for conversation in client.conversations.list():
+        own = [(it, event) for it, event in zip(records, events, strict=True) if event["subject"] == conversation.id]  # fmt: skip
+        assert len({it.partition for it, _ in own}) == 1
+        texts = [text for _, event in own for text in contents_of(event)]
+        assert texts in (["a", "b", "a", "b"], ["c"])
+
+
+def test_kafka_gets_an_event_that_is_larger_than_a_megabyte(
+    client: Client, broker: str, start: Start, tmp_path: Path
+) -> None:
+    asyncio.run(make_topic(broker))
+    start(tmp_path / "cursor", f"kafka://{broker}/recollect")
+    texts = ["a" * 800_000, "b" * 800_000]
+    conversation = client.conversations.create("web")
+    client.conversations.append_turn(conversation.id, [Message.user(it) for it in texts])
+    *_, record = asyncio.run(read_records(broker, 2))
+    assert contents_of(json.loads(record.value)) == texts
+
+
+def dict_of(record: Any) -> dict[str, str]:
+    """Return the headers of a record."""
+    return {name: value.decode() for name, value in record.headers}

@@ -163,26 +163,26 @@ def test_calls_of_memory_carry_opentelemetrys_attributes_for_generative_ai(
         if (rest := {key: value for key, value in (it.attributes or {}).items() if key in GEN_AI})
     ]
 
-    def scores(records: Any) -> str:
+    def documents(records: Any) -> str:
+        named = [
+            ({"id": f"{name}/{getattr(it, 'message', it).sequence}"}, it.score) for it in records
+        ]
         return json.dumps(
-            [
-                {"id": f"{name}/{getattr(it, 'message', it).sequence}", "score": round(it.score, 4)}
-                for it in records
-            ]
+            [{**it, "score": round(score, 4)} if score else it for it, score in named]
         )
 
     create, search = {GEN_AI[0]: "create_memory"}, {GEN_AI[0]: "search_memory"}
     assert shown == [
         ("Create", {**create, GEN_AI[1]: name, GEN_AI[2]: 0}),
         ("AppendTurn", {**create, GEN_AI[1]: name, GEN_AI[2]: 2}),
-        ("Search", {**search, GEN_AI[2]: len(hits), GEN_AI[3]: scores(hits)}),
-        ("BuildContext", {**search, GEN_AI[2]: len(cold), GEN_AI[3]: scores(cold)}),
+        ("Search", {**search, GEN_AI[2]: len(hits), GEN_AI[3]: documents(hits)}),
+        ("BuildContext", {**search, GEN_AI[2]: len(cold), GEN_AI[3]: documents(cold)}),
         ("SetAnchor", {GEN_AI[0]: "upsert_memory"}),
         ("DeleteAnchor", {GEN_AI[0]: "delete_memory", GEN_AI[2]: 1}),
         ("Search", {**search, GEN_AI[4]: "INVALID_ARGUMENT"}),
     ]
     assert hits[0].score > 0
-    assert cold
+    assert {it.score for it in cold} == {0.0}  # what is given unranked has no score
     assert "heron" not in " ".join(it.to_json() for it in spans)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.typescript.conftest import CLIENT, node, npm, ran
 
 TOOLKITS = CLIENT.parent / "toolkits"
 TSC = CLIENT / "node_modules" / "typescript" / "bin" / "tsc"
+OLDEST = "ai@6.0.326", "@ai-sdk/react@3.0.328"
+"""The Vercel AI SDK one major version before the newest, which the other tests have."""
 OPTIONS = [
     "--module",
     "nodenext",
@@ -34,9 +37,9 @@ const model: ModelOfTest = {
 };
 """
 STREAMED = """
-import { convertArrayToReadableStream, MockLanguageModelV3 } from "ai/test";
+import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 const usage = { inputTokens: {} as never, outputTokens: {} as never };
-const model = new MockLanguageModelV3({
+const model = new MockLanguageModelV4({
   doStream: async () => ({
     stream: convertArrayToReadableStream([
       { type: "text-start", id: "1" },
@@ -48,9 +51,9 @@ const model = new MockLanguageModelV3({
 });
 """
 ANSWERING = """
-import { MockLanguageModelV3 } from "ai/test";
+import { MockLanguageModelV4 } from "ai/test";
 const usage = { inputTokens: {} as never, outputTokens: {} as never };
-const model = new MockLanguageModelV3({
+const model = new MockLanguageModelV4({
   doGenerate: async ({ prompt: [first] }) => {
     const isRecalled = first!.role === "system" && first!.content.includes("called heron");
     const text = isRecalled ? "It is called heron." : "Noted.";
@@ -115,6 +118,18 @@ def test_sessions_memory_and_chats_do_what_the_real_toolkits_expect(
 ) -> None:
     program = typed(project, "toolkits.test", (TOOLKITS / "test" / "toolkits.test.ts").read_text())
     output = ran("--test", program, cwd=project, RECOLLECT_TEST_ADDRESS=server.target)
+    assert re.search(r"^# pass 7$", output, re.MULTILINE)
+
+
+@pytest.mark.timeout(400)
+def test_memory_and_chats_do_the_same_with_the_major_version_before(
+    project: Path, server: RunningServer, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(project, tmp_path / "older", symlinks=True)
+    npm("install", "--prefer-offline", *OLDEST, cwd=folder)
+    text = (TOOLKITS / "test" / "toolkits.test.ts").read_text()
+    program = typed(folder, "older.test", text.replace("ModelV4", "ModelV3"))
+    output = ran("--test", program, cwd=folder, RECOLLECT_TEST_ADDRESS=server.target)
     assert re.search(r"^# pass 7$", output, re.MULTILINE)
 
 

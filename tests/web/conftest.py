@@ -3,6 +3,7 @@
 import os
 import re
 import resource
+import shutil
 import socket
 import subprocess
 import threading
@@ -18,8 +19,10 @@ from recollect import Client, Message
 from recollect_server.run import app
 from recollect_server.run.settings import Settings
 
-from tests.programs import PAGE, Forked
+from tests.programs import PAGE, Forked, refuses
+from tests.waiting import until
 
+NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 COLOURS = "color-contrast"
@@ -39,6 +42,29 @@ _FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+@contextmanager
+def running_nginx(folder: Path, servers: str, port: int) -> Iterator[None]:
+    """Run nginx with some blocks `server`, one of which listens on the port."""
+    if not Path(NGINX).exists():
+        pytest.skip("nginx is not installed: apt-get install nginx")
+    temporary = " ".join(
+        f"{it}_temp_path {folder}/{it};"
+        for it in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    config = folder / "nginx.conf"
+    config.write_text(
+        f"daemon off; master_process off; pid {folder}/pid; error_log stderr;\n"
+        f"events {{}}\nhttp {{ access_log off; {temporary}\n{servers}}}\n"
+    )
+    nginx = subprocess.Popen([NGINX, "-c", config, "-e", "stderr"])
+    try:
+        until(lambda: not refuses(port))
+        yield
+    finally:
+        nginx.kill()  # it missed a SIGTERM once
+        nginx.wait()
 
 
 class Bridge:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -23,12 +24,13 @@ from recollect_server.run.settings import Settings
 
 from tests.conformance.runner import FOLDER, cases
 from tests.credentials.conftest import grant, tokens_of
-from tests.programs import PAGE, ran
+from tests.programs import PAGE, free_port, ran
 from tests.typescript.conftest import built, node
 from tests.waiting import until
-from tests.web.conftest import Answer, Bridge, Http, blank_site
+from tests.web.conftest import Answer, Bridge, Http, blank_site, running_nginx
 
 ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs/guides/http.md"
 LISTED = "https://app.example"
 SEARCH = "RecallService/Search"
 JSON, PROTO = "application/json", "application/proto"
@@ -485,21 +487,49 @@ def test_what_recollect_web_may_do_is_not_lent_to_callers(way: Way, tmp_path: Pa
         ("connect-gzip", ("loading", "streaming")),
         ("connect-web", ("streaming",)),
         ("grpc-web", ("loading", "streaming")),
+        ("grpc-web-fetch", ("streaming",)),
     ],
 )
 def test_the_conformance_suite_holds_in_every_protocol(
     way: Way, protocol: str, files: tuple[str, ...]
 ) -> None:
+    assert_conformance(way, way.bridge.origin, protocol, files)
+
+
+def assert_conformance(way: Way, origin: str, protocol: str, files: tuple[str, ...]) -> None:
+    """Run files of the conformance suite with a client of Connect or gRPC-Web."""
     expected = [f"ok     {it.file}: {it.name}" for it in cases(FOLDER) if it.file in files]
     done = subprocess.run(
-        [node(), built() / "conformance.js", way.bridge.origin, *(FOLDER / f"{it}.json" for it in files)],
+        [node(), built() / "conformance.js", origin, *(FOLDER / f"{it}.json" for it in files)],
         env=os.environ | {"PROTOCOL": protocol, "RECOLLECT_TOKEN": way.brain},
         capture_output=True,
         text=True,
         check=False,
         timeout=280,
-    )  # fmt: skip
+    )
     assert (done.stderr, done.stdout.splitlines()) == ("", expected)
+
+
+@pytest.mark.timeout(300)
+def test_nginx_before_it_speaks_http2_as_the_guide_says(way: Way, tmp_path: Path) -> None:
+    [block] = re.findall(r"```nginx\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    port = free_port()
+    for before, after in (("127.0.0.1:50080", way.bridge.origin.removeprefix("http://")),
+                          ("127.0.0.1:50090", f"127.0.0.1:{port}")):  # fmt: skip
+        assert before in block
+        block = block.replace(before, after)
+    with running_nginx(tmp_path, block, port):
+        for protocol in ("connect-http2", "grpc-web-http2"):
+            assert_conformance(way, f"http://127.0.0.1:{port}", protocol, ("streaming",))
+        url = f"http://127.0.0.1:{port}/recollect.v1.AccessService/WhoAmI"
+        command = ["curl", "--silent", "--http2-prior-knowledge", "--write-out", " %{http_version} %{http_code}",
+                   "--json", "{}"]  # fmt: skip
+        bearer = f"authorization: Bearer {way.brain}"
+        strange = subprocess.check_output([*command, url], text=True)
+        assert "unauthenticated" in strange
+        assert strange.endswith(" 2 401")
+        answer = subprocess.check_output([*command, "-H", bearer, url], text=True)
+        assert answer.endswith(" 2 200")
 
 
 def test_a_page_of_a_listed_origin_calls_and_another_cannot(way: Way, browser: Any) -> None:

@@ -5,7 +5,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import ssl
 import subprocess
 import textwrap
@@ -24,12 +23,10 @@ from recollect_server.run.settings import Settings
 
 from tests.cases import each
 from tests.credentials.conftest import grant, tokens_of
-from tests.programs import PAGE, Forked, free_port, ran, refuses
-from tests.waiting import until
-from tests.web.conftest import Answer, Http, choose
+from tests.programs import PAGE, Forked, free_port, ran
+from tests.web.conftest import Answer, Http, choose, running_nginx
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/page.md"
-NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 HOST, BASE = "tools.example", "/recollect"
 WHO = "/recollect.v1.AccessService/WhoAmI"
 JSON, PROTO = "application/json", "application/proto"
@@ -347,8 +344,6 @@ def site(setup: Setup, tmp_path: Path) -> Iterator[str]:
     """Start the page at a Unix socket and nginx before it, with the guide's files. Returns the
     origin.
     """
-    if not Path(NGINX).exists():
-        pytest.skip("nginx is not installed: apt-get install nginx")
     port, path = free_port(), setup.folder / "page.sock"
     certificate = trustme.CA().issue_cert("localhost")
     certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "tls.pem")
@@ -364,24 +359,12 @@ def site(setup: Setup, tmp_path: Path) -> Iterator[str]:
     }.items():
         assert before in block
         block = block.replace(before, after)
-    temporary = " ".join(
-        f"{it}_temp_path {tmp_path}/{it};"
-        for it in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    config = tmp_path / "nginx.conf"
-    config.write_text(
-        f"daemon off; master_process off; pid {tmp_path}/pid; error_log stderr;\n"
-        f"events {{}}\nhttp {{ access_log off; {temporary}\n{block}}}\n"
-    )
     given = setup, setup.people(), f"unix:{path}", f"https://localhost:{port}{BASE}"
     ProxiedPage(*given).stop()  # leaves its socket, which the next one takes over
     started = ProxiedPage(*given)
     assert path.stat().st_mode & 0o777 == 0o660
-    nginx = subprocess.Popen([NGINX, "-c", config, "-e", "stderr"])
-    until(lambda: not refuses(port))
-    yield f"https://localhost:{port}"
-    nginx.kill()  # it missed a SIGTERM once
-    nginx.wait()
+    with running_nginx(tmp_path, block, port):
+        yield f"https://localhost:{port}"
     started.stop()
 
 

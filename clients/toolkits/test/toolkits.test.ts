@@ -8,7 +8,7 @@ import { connect } from "@recollect/client/node";
 import { recollectMemory, RecollectChats } from "@recollect/toolkits/ai-sdk";
 import { RecollectSession } from "@recollect/toolkits/openai-agents";
 import { convertToModelMessages, DefaultChatTransport, generateText, stepCountIs, streamText, tool as aiTool, wrapLanguageModel, type UIMessage } from "ai";
-import { convertArrayToReadableStream, MockLanguageModelV3 } from "ai/test";
+import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 import { z } from "zod";
 
 const address = process.env["RECOLLECT_TEST_ADDRESS"] ?? "127.0.0.1:50051";
@@ -115,7 +115,7 @@ test("a model recalls once a turn, in every step of it, and nothing of that is s
   }) as Recollect;
   const call = { type: "tool-call" as const, toolCallId: "c1", toolName: "disk", input: "{}" };
   const steps = [{ content: [call], ...finish("tool-calls") }, saying("heron"), saying("still heron")];
-  const inner = new MockLanguageModelV3({ doGenerate: async () => steps.shift()! });
+  const inner = new MockLanguageModelV4({ doGenerate: async () => steps.shift()! });
   const model = wrapLanguageModel({ model: inner, middleware: recollectMemory(counted, { budget: 2000 }) });
   const tools = { disk: aiTool({ inputSchema: z.object({}), execute: async () => "97 %" }) };
   const prompt = "What is the staging database called?";
@@ -133,7 +133,7 @@ test("a model recalls once a turn, in every step of it, and nothing of that is s
 });
 
 test("another person is a stranger, and a model answers where nothing can be recalled", async () => {
-  const inner = new MockLanguageModelV3({ doGenerate: async () => saying("Hello.") });
+  const inner = new MockLanguageModelV4({ doGenerate: async () => saying("Hello.") });
   const closed = connect(address, { env: {} });
   closed.close();
   const errors: unknown[] = [];
@@ -160,7 +160,7 @@ function route(chats: RecollectChats, replies: string[]): typeof fetch {
   });
   return async (_, init) => {
     const { id, messages } = JSON.parse(String(init!.body)) as { id: string; messages: UIMessage[] };
-    const result = streamText({ model: new MockLanguageModelV3({ doStream }), messages: await convertToModelMessages(messages) });
+    const result = streamText({ model: new MockLanguageModelV4({ doStream }), messages: await convertToModelMessages(messages) });
     return result.toUIMessageStreamResponse({ originalMessages: messages, generateMessageId: unique, onFinish: (it) => chats.save(id, it.messages) });
   };
 }

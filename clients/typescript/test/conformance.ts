@@ -1,12 +1,12 @@
 // Runs the cases of tests/conformance against a server: node build/test/conformance.js ADDRESS FILE.json …
-// An ADDRESS that is a URL is one of recollect-web, which is called by HTTP/1.1 in the PROTOCOL of the environment.
+// An ADDRESS that is a URL is one of recollect-web, which is called in the PROTOCOL of the environment.
 // Exits with 0 if every case passed. tests/conformance/README.md defines the format.
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import type { Transport } from "@connectrpc/connect";
 import { fromJson, toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { compressionGzip, createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { createConnectTransport as createFetchTransport } from "@connectrpc/connect-web";
+import { createConnectTransport as createFetchTransport, createGrpcWebTransport as createGrpcWebFetch } from "@connectrpc/connect-web";
 import { Recollect, RecollectError } from "../src/index.js";
 import { connect } from "../src/node.js";
 import { methodOf, once } from "./dynamic.js";
@@ -211,6 +211,12 @@ function transportTo(baseUrl: string): Transport {
       });
     case "connect-web":
       return createFetchTransport({ baseUrl, useBinaryFormat: true, useHttpGet: true });
+    case "grpc-web-fetch":
+      return createGrpcWebFetch({ baseUrl });
+    case "connect-http2":
+      return createConnectTransport({ baseUrl, httpVersion: "2" });
+    case "grpc-web-http2":
+      return createGrpcWebTransport({ baseUrl, httpVersion: "2" });
     case "grpc-web":
       return createGrpcWebTransport({ baseUrl, httpVersion: "1.1" });
     default:

@@ -149,10 +149,7 @@ class Tracing(Telemetry):
         if records is not None:
             span.set_attribute("gen_ai.memory.record.count", len(records))
         if operation == "search_memory" and records:
-            documents = [
-                {"id": f"{it.conversation_id}/{_sequence_of(it)}", "score": round(it.score, 4)}
-                for it in records[:_MOST_SCORES]
-            ]
+            documents = [_document(it) for it in records[:_MOST_SCORES]]
             span.set_attribute("gen_ai.retrieval.documents", json.dumps(documents))
 
     def stop(self) -> None:
@@ -181,9 +178,13 @@ class Tracing(Telemetry):
         span.end()
 
 
-def _sequence_of(record: Any) -> int:
-    """Return the line of a hit of a search, or of a message of a context."""
-    return int(getattr(record, "message", record).sequence)
+def _document(record: Any) -> dict[str, str | float]:
+    """Return the place of a hit of a search, or of a message of a context, and its score. What a
+    context gives unranked has none, which is not the score 0.
+    """
+    line = getattr(record, "message", record).sequence
+    score: dict[str, str | float] = {"score": round(record.score, 4)} if record.score else {}
+    return {"id": f"{record.conversation_id}/{line}", **score}
 
 
 class _Spanned:
