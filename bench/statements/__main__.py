@@ -8,8 +8,9 @@ stand alone and in made-up messages of two or three, for a model reads each with
 the short ones of `standing.jsonl` (a wish that stays, made of few words, beside the same wish for
 once; a fact beside a question) alone, those of `messages.jsonl` in the messages that they were
 written in, of people beside an assistant and of people who chat with each other. `held.jsonl`,
-`held_messages.jsonl` and `held_talk.jsonl` were written by others: printed is how well their
-sentences are classified, for each language, at some thresholds.
+`held_messages.jsonl`, `held_talk.jsonl` and `held_changes.jsonl` (long ones that tell and ask at
+once, corrections, short ones) were written by others: printed is how well their sentences are
+classified, for each language, at some thresholds.
 """
 
 import json
@@ -161,6 +162,7 @@ def main() -> None:
             ("held", [[row] for row in rows_of("held")]),
             ("held_messages", _messages("held_messages", in_languages)),
             ("held_talk", _messages("held_talk", in_languages)),
+            ("held_changes", _messages("held_changes", in_languages)),
         ):
             of_held = read(embedder, held)
             directions, marks, _ = inputs_of(of_held)
