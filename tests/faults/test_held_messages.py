@@ -5,8 +5,12 @@ next one, or by the job that tries it again.
 import errno
 import json
 import re
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -15,9 +19,11 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect import Client, Message, Unavailable
 from recollect.v1.conversation_service_pb2 import RedactMessageRequest
 from recollect.v1.message_pb2 import ToolCall
-from recollect_server.kernel.domain.errors import TooManySpaces
+from recollect_server.kernel.domain.errors import IndexUnavailable, TooManySpaces
+from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.space.projection import Overlay
 from recollect_server.kernel.space.states import PendingWrites
+from recollect_server.run.jobs.of_space import IndexKeeper
 from structlog.testing import capture_logs
 
 from tests.at_rest import lines_of
@@ -35,6 +41,7 @@ from tests.server.conftest import (
     user,
 )
 from tests.spaces.conftest import Enter, enter
+from tests.spaces.test_watched import close
 from tests.waiting import until
 
 __all__ = ["enter"]
@@ -481,3 +488,128 @@ def test_a_call_takes_the_place_of_a_space_that_holds_messages_only_as_the_last_
     disk.restore()
     assert not holding.append(name, user("two"), request_id="r").duplicate
     assert said(holding, name) == [(2, 1, "one"), (3, 2, "two")]
+
+
+def rests(server: RunningServer, space: str) -> bool:
+    """Let a space rest, and return whether it does."""
+    server.app.spaces.rest(space)
+    return space not in {it.name for it in server.app.spaces.open_now()}
+
+
+def lost_of(logged: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [line for line in logged if line["event"] == "held_messages_lost"]
+
+
+def test_messages_that_a_space_at_rest_holds_are_seen_and_written_without_another_call(
+    server: RunningServer, enter: Enter, disk: Disk
+) -> None:
+    holding = enter(server.target, "holding")
+    name = holding.conversation_of("one")
+    until(lambda: rests(server, "holding"))
+    disk.refuse("pwrite", "rename")
+    assert code_of(lambda: holding.append(name, user("two"), request_id="r")) == "UNAVAILABLE"
+    assert sum(it.held()[0] for it in server.app.spaces.open_now()) == 1  # what operators see
+    disk.restore()
+    until(lambda: contents_of(server, "holding") == ["one", "two"])
+
+
+def test_a_space_at_rest_that_cannot_be_woken_keeps_what_it_holds(
+    server: RunningServer, enter: Enter, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding = enter(server.target, "holding")
+    name = holding.conversation_of("one")
+    until(lambda: rests(server, "holding"))
+    disk.refuse("pwrite", "rename")
+    with monkeypatch.context() as full, capture_logs() as logged:
+        refusal = IndexUnavailable("the disk is full")
+        full.setattr(Index, "wake", Mock(side_effect=refusal))
+        for call in (
+            partial(holding.append, name, user("two"), request_id="r"),
+            partial(holding.get, name),
+        ):
+            assert code_of(call) == "UNAVAILABLE"
+    assert not lost_of(logged)
+    disk.restore()
+    assert holding.get(name).message_count == 1  # which wakes it
+    until(lambda: contents_of(server, "holding") == ["one", "two"])
+
+
+def test_messages_that_stay_refused_do_not_slow_the_repair_of_the_index(
+    service: Service, server: RunningServer, disk: Disk
+) -> None:
+    name = service.conversation_of("one")
+    disk.refuse("pwrite", "rename")
+    assert code_of(partial(service.append, name, user("two"))) == "UNAVAILABLE"
+    (space,) = server.app.spaces.open_now()
+    keeper = IndexKeeper(space._space, lambda: False)
+    assert max(keeper.turn(threading.Event()) for _ in range(6)) <= 1.0
+
+
+def test_who_is_refused_learns_the_reason_of_that_conversation(
+    service: Service, server: RunningServer, disk: Disk
+) -> None:
+    one, two = (service.conversation_of("one") for _ in range(2))
+
+    def refused(name: str, error: int) -> Any:
+        disk.refuse("pwrite", "rename", error=error)
+        disk.suffix = f"{name}.jsonl"
+        return failure_of(partial(service.append, name, user("two"), request_id=name))
+
+    assert refused(one, errno.EIO).metadata["held_because"] == "Input/output error"
+    assert "No space left" in refused(two, errno.ENOSPC).metadata["held_because"]
+    assert refused(one, errno.EIO).metadata["held_because"] == "Input/output error"
+
+
+def test_a_disk_that_stays_full_is_logged_once_whatever_is_free_on_it(
+    service: Service, server: RunningServer, disk: Disk
+) -> None:
+    name = service.conversation_of("one")
+    disk.refuse("pwrite", "rename", error=errno.ENOSPC)
+    assert code_of(partial(service.append, name, user("two"))) == "UNAVAILABLE"
+    (space,) = server.app.spaces.open_now()
+    reasons = {space.held_because()}
+    with capture_logs() as logged:
+        while len(reasons) < 3:  # others write to the same disk
+            (server.data_dir / "other").write_bytes(b"x" * (len(reasons) << 20))
+            space._space.flush()
+            reasons.add(space.held_because())
+    assert not [it for it in logged if "refused" in it["event"] or "again" in it["event"]]
+
+
+def test_a_call_waits_for_the_place_of_a_space_in_use_before_another_loses_messages(
+    start_server: Start, enter: Enter, disk: Disk
+) -> None:
+    server = start_server(max_open_spaces=2)
+    third, busy, holding = (enter(server.target, it) for it in ("third", "busy", "holding"))
+    of, name = third.conversation_of("words"), holding.conversation_of("one")
+    disk.refuse("pwrite", "rename")
+    assert code_of(lambda: holding.append(name, user("two"), request_id="r")) == "UNAVAILABLE"
+    assert not busy.listed().conversations
+    spaces = server.app.spaces
+    close(server, "third")
+    leases = [spaces.use(it) for it in spaces.names() if it != "holding"]
+    with capture_logs() as logged, ThreadPoolExecutor() as threads:
+        answer = threads.submit(third.get, of)
+        until(lambda: spaces._waiting)
+        for lease in leases:
+            lease.end()
+        assert answer.result().message_count == 1
+    assert not lost_of(logged)
+    assert "holding" in spaces.names()
+
+
+def test_messages_whose_transcript_is_away_for_a_moment_are_held_on(
+    service: Service, server: RunningServer, disk: Disk
+) -> None:
+    name = service.conversation_of("one")
+    disk.refuse("pwrite", "rename")
+    assert code_of(partial(service.append, name, user("two"))) == "UNAVAILABLE"
+    path = transcript(server, name)
+    disk.restore()
+    path.rename(path.with_suffix(".away"))
+    (space,) = server.app.spaces.open_now()
+    with capture_logs() as logged:
+        space._space.flush()  # as the job does
+        path.with_suffix(".away").rename(path)
+    assert not lost_of(logged)
+    until(lambda: contents_of(server, "default") == ["one", "two"])

@@ -156,7 +156,8 @@ _ALL = (
         "recollect_held_messages",
         "gauge",
         "Messages in memory whose log refused them, which are tried again without a call. A kill would"
-        " lose them, and a stop while the log still refuses.",
+        " lose them, and while the log still refuses a stop, or the close of their space where no"
+        " other one can leave its place.",
     ),
     Metric("recollect_held_bytes", "gauge", "Bytes of those messages."),
     Metric("recollect_notes_due", "gauge", "Conversations with turns that no notes have."),

@@ -102,6 +102,9 @@ class OpenSpace:
         try:
             return self._space.carry_out(work, *of, appends=appends)
         finally:
+            if self._space.is_resting and self._space.held()[0]:
+                with suppress(DataUnavailable):  # for the job that tries them again
+                    self.wake()
             if self._space.is_resting:
                 self._note_backlog()
 
@@ -189,7 +192,9 @@ class OpenSpace:
 
     @property
     def _has_backlog(self) -> bool:
-        return self._space.is_resting and self._space.index.waiting()[0] > 0
+        return self._space.is_resting and (
+            self._space.index.waiting()[0] > 0 or self._space.held()[0] > 0
+        )
 
     def _watch(self) -> None:
         self._is_watched = True

@@ -9,6 +9,7 @@ import errno
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -62,8 +63,7 @@ class LogWriter:
         try:
             self._create(path, line)
         except OSError as error:
-            self._make_room(path, error)
-            self._create(path, line)
+            self._try_again(path, error, lambda: self._create(path, line))
 
     def append(self, path: Path, lines: bytes, size: int) -> None:
         """Append whole lines behind the first `size` bytes, durable on return. Tries twice.
@@ -79,8 +79,7 @@ class LogWriter:
         except TranscriptChanged:
             raise
         except OSError as error:
-            self._make_room(path, error)
-            self._append(path, lines, size)
+            self._try_again(path, error, lambda: self._append(path, lines, size))
 
     def forget(self, path: Path) -> None:
         """Close the file, because it was renamed, removed or repaired."""
@@ -136,12 +135,14 @@ class LogWriter:
                 os.ftruncate(handle, size)
         self._unclean.pop(path, None)
 
-    def _make_room(self, path: Path, error: OSError) -> None:
+    def _try_again(self, path: Path, error: OSError, write: Callable[[], None]) -> None:
+        """Write once more, and log that it was needed. What fails again is its caller's to log."""
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            self.close()  # opened again as they are needed
+        write()
         log.warning(
             "transcript_write_tried_again", file=path.name, reason=error.strerror or str(error)
         )
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            self.close()  # opened again as they are needed
 
     def _open(self, path: Path, size: int) -> _File:
         with self._guard:

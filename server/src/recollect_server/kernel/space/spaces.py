@@ -429,9 +429,11 @@ class Spaces(Generic[S]):
             self._make_room()
             lease.space.wake()
         except RecollectError as error:
-            name = lease.space.name
+            name, holds_messages = lease.space.name, lease.space.held()[0] > 0
             log.warning("space_not_woken", space=name, reason=str(error))
             lease.end()
+            if holds_messages:  # closed, it would lose them
+                raise
             self.evict(name)
             until = time.monotonic() + _PATIENCE
             return self._opened(name, until, 0.0, holds=holds, makes=makes)
@@ -602,7 +604,7 @@ class Spaces(Generic[S]):
                     ).start()
                     continue
                 evicted = self._unused(recent)
-                if evicted is None:
+                if evicted is None or (_holds_messages(evicted) and self._may_wait(until)):
                     self._wait_for_a_place(until)
                     continue
                 space, evicted.space = evicted.space, None
@@ -627,16 +629,19 @@ class Spaces(Generic[S]):
 
     def _wait_for_a_place(self, until: float) -> None:
         """Wait for a lease to end, or a space to close. Hold the lock. Raises TooManySpaces."""
-        left = until - time.monotonic()
+        if not self._may_wait(until):
+            raise TooManySpaces(self._most)
+        self._waiting += 1
+        self._changed.wait(min(until - time.monotonic(), _DELIVERING))
+        self._waiting -= 1
+
+    def _may_wait(self, until: float) -> bool:
+        """Return whether a place is likely to be free in time. Hold the lock."""
         passes = any(
             it.space is None or it.leases > it.holds or it.space.is_delivering
             for it in self._places.values()
         )
-        if left <= 0 or not (passes or self._promised):
-            raise TooManySpaces(self._most)
-        self._waiting += 1
-        self._changed.wait(min(left, _DELIVERING))
-        self._waiting -= 1
+        return time.monotonic() < until and (passes or bool(self._promised))
 
     def _open(self, place: _Slot[S], *, holds: bool, failed: _Opening | None = None) -> Lease[S]:
         """Open a space; `failed` has the error of an opening beside the call."""

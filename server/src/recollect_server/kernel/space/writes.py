@@ -16,6 +16,7 @@ from recollect_server.kernel.domain.conversation import Capacity, Content
 from recollect_server.kernel.domain.errors import (
     ConversationFull,
     ConversationNotFound,
+    DataUnavailable,
     IndexUnavailable,
     InvalidField,
     MessagesHeld,
@@ -156,12 +157,15 @@ class Writes:
 
     def flush(self, conversation_id: str, *, is_last: bool) -> None:
         """Try once more to write the pending messages of a conversation. The rest stays pending,
-        and is logged as lost if this is the last try.
+        and is logged as lost if this is the last try: before that a transcript may be away for a
+        moment.
         """
         stuck = self._pending.of(conversation_id)
         if stuck is None or not stuck.batches:
             return
-        with suppress(ConversationNotFound, StorageUnavailable):  # the first is logged
+        with suppress(ConversationNotFound, DataUnavailable):  # the first is logged
+            if not is_last:
+                self._transcripts.store.length(conversation_id)
             self._is_written(stuck)
         if is_last and stuck.batches:
             reason = f"the transcript cannot be written: {stuck.reason}"
@@ -177,8 +181,9 @@ class Writes:
         try:
             self._write_pending(stuck)
         except LogUnavailable as error:
-            if error.reason != stuck.reason:
-                self._pending.refused(stuck, error.reason)
+            is_new = _kind_of(error.reason) != _kind_of(stuck.reason)
+            self._pending.refused(stuck, error.reason)
+            if is_new:
                 log.warning(
                     "held_messages_refused", conversation=conversation_id, reason=error.reason
                 )
@@ -319,6 +324,11 @@ def _is_same(request: RequestKey, earlier: KnownRequest, conversation_id: str) -
     """Return whether a request of a conversation is one that was carried out."""
     is_same_payload = earlier.hash in (request.hash, ANY_HASH)
     return is_same_payload and earlier.conversation_id == conversation_id
+
+
+def _kind_of(reason: str) -> str:
+    """Return a reason without the number of free bytes, which is another one each time."""
+    return reason.partition(" (")[0]
 
 
 def _log_lost(conversation_id: str, batches: Sequence[Batch], reason: str) -> None:

@@ -2,6 +2,7 @@
 of retention, and the vectors of what was said. `Rounds` gives each its turns.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -57,7 +58,8 @@ class IndexKeeper(Job):
         super().__init__(0.0 if space.upkeep.is_comparing else _INDEX_SECONDS)
         self._space = space
         self._is_leaving = is_leaving
-        self._wait = _INDEX_SECONDS
+        self._wait = self._held_wait = _INDEX_SECONDS
+        self._held_at = 0.0  # of the next try of messages that are held, on the monotonic clock
         self._is_well = False
 
     @property
@@ -67,8 +69,9 @@ class IndexKeeper(Job):
 
     @property
     def rest(self) -> float:
-        """Wait for a call if the index has everything."""
-        return RESTING_SECONDS if self._is_well and not self.failure else 0.0
+        """Wait for a call if the index has everything, and no message is held."""
+        is_done = self._is_well and not self.failure and not self._space.held()[0]
+        return RESTING_SECONDS if is_done else 0.0
 
     @property
     def is_busy(self) -> bool:
@@ -80,15 +83,26 @@ class IndexKeeper(Job):
         return now if self.is_busy or self._space.deletions.is_any_left else None
 
     def turn(self, stopping: threading.Event) -> float:
-        """Write and repair what can be now."""
+        """Repair and write what can be now."""
 
         def is_to_end() -> bool:
             return stopping.is_set() or self._is_leaving()
 
-        self._space.flush(is_to_end)
-        self._is_well = self._space.upkeep.repair(is_to_end) and not self._space.held()[0]
+        self._is_well = self._space.upkeep.repair(is_to_end)
         self._wait = _INDEX_SECONDS if self._is_well else min(2 * self._wait, _MOST_INDEX_SECONDS)
-        return self._wait
+        return min(self._wait, self._write_held(is_to_end))
+
+    def _write_held(self, is_to_end: Callable[[], bool]) -> float:
+        """Try to write what is held, each time later. Return the seconds to the next try."""
+        if not self._space.held()[0]:
+            self._held_at, self._held_wait = 0.0, _INDEX_SECONDS
+            return math.inf
+        if (left := self._held_at - time.monotonic()) > 0:
+            return left
+        self._space.flush(is_to_end)
+        left, self._held_wait = self._held_wait, min(2 * self._held_wait, _MOST_INDEX_SECONDS)
+        self._held_at = time.monotonic() + left
+        return left
 
 
 class FollowingOrder(TurnOrder):

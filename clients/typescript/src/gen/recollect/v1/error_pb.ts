@@ -88,9 +88,9 @@ export enum ErrorReason {
 
   /**
    * UNAVAILABLE. The disk refused a write or a read. The messages of an AppendTurn may be stored or
-   * not: the server may hold them and write them before the conversation's next append, or when it
-   * stops. Repeat with the same `request_id` at the time that `google.rpc.RetryInfo` gives: they
-   * are stored once. An append without an id that is repeated may be stored twice.
+   * not: the server may hold them and write them as soon as the disk takes them. Repeat with the same
+   * `request_id` at the time that `google.rpc.RetryInfo` gives: they are stored once. An append
+   * without an id that is repeated may be stored twice.
    * Metadata where the server holds the messages: `held_because`, what the disk said.
    *
    * @generated from enum value: ERROR_REASON_STORAGE_UNAVAILABLE = 7;
