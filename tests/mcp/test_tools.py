@@ -27,7 +27,7 @@ async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> N
     assert tuple(tools) == TOOLS
     inputs = {name: set(tool.input_schema["properties"]) for name, tool in tools.items()}
     assert inputs == {
-        "search_conversations": {"query", "channel", "dateRange", "limit", "minScore"},
+        "search_conversations": {"query", "channel", "dateRange", "limit", "minScore", "moment"},
         "fetch_context": {"conversationId", "turnRange"},
         "recent_conversations": {"channel", "dateRange", "limit"},
         "get_context": {"conversationId", "message", "maxTokens"},
