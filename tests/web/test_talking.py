@@ -160,7 +160,7 @@ def test_an_answer_says_what_its_agent_was_given_for_it(stage: Stage, window: Br
     assert [it.id, 1] in answer.metadata["context"]["turns"]
     page = window.tab(f"/c/{it.id}", ".message .fold >> text=What it was given")
     shown = page.locator(".fold", has_text="What it was given")
-    assert re.search(r"\d+ turns, \d+ tokens", shown.inner_text())
+    assert re.search(r"\d+ turns, [\d,]+ tokens", shown.inner_text())
     conversations.delete(lost)
     shown.locator("summary").press("Enter")
     page.wait_for_selector(".given li >> text=This conversation")
