@@ -105,3 +105,19 @@ def test_what_is_known_is_corrected_in_place_by_keyboard(stage: Stage, window: B
     page.close()
     for key in anchors:
         recall.delete_anchor(key)
+
+
+def test_a_correction_that_is_refused_keeps_what_was_typed(stage: Stage, window: Browsing) -> None:
+    stage.client.recall.set_anchor("city", "Porto")
+    page = window.tab("/profile", ".statements li:has-text('city: Porto')")
+    page.route("**/*.RecallService/SetAnchor", lambda it: it.abort())
+    page.click(".statements li:has-text('city: Porto') [title=Correct]")
+    page.fill(".statements input", "Braga")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".notice")
+    assert page.input_value(".statements input") == "Braga"
+    page.unroute("**/*.RecallService/SetAnchor")
+    page.press(".statements input", "Enter")
+    page.wait_for_selector(".statements li >> text=city: Braga")
+    page.close()
+    stage.client.recall.delete_anchor("city")

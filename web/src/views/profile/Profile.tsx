@@ -144,13 +144,10 @@ function Line({ name, text, note, sender, time, conversation, correct, remove, a
   const [isAsked, setAsked] = useState(false);
   const { isOpen: isCorrected, setOpen: setCorrected, button } = useOpening();
   const run = async (work: Promise<void>, done: string) => {
-    try {
-      await work;
-      tell({ text: done });
-    } catch (error) {
-      tell({ text: describe(error) });
-    }
+    const error = await work.then(() => undefined, describe);
+    tell({ text: error ?? done });
     again();
+    return error === undefined;
   };
   const shown = name ? `${name}: ${text}` : text;
   return (
@@ -158,9 +155,9 @@ function Line({ name, text, note, sender, time, conversation, correct, remove, a
       {isCorrected ? (
         <Correction
           text={text} onEnd={() => setCorrected(false)}
-          save={(typed) => {
-            setCorrected(false);
-            if (typed && typed !== text) void run(correct(typed), t.profile.correctedNow);
+          save={async (typed) => {
+            // what was typed stays where it could not be saved
+            if (!typed || typed === text || (await run(correct(typed), t.profile.correctedNow))) setCorrected(false);
           }}
         />
       ) : <p class="words"><bdi>{shown}</bdi></p>}
@@ -187,7 +184,7 @@ function Line({ name, text, note, sender, time, conversation, correct, remove, a
 }
 
 /** What is known, to be written anew in its place. */
-function Correction({ text, save, onEnd }: { text: string; save: (text: string) => void; onEnd: () => void }) {
+function Correction({ text, save, onEnd }: { text: string; save: (text: string) => Promise<void>; onEnd: () => void }) {
   const [typed, setTyped] = useState(text);
   const input = useFocus();
   return (
@@ -195,7 +192,7 @@ function Correction({ text, save, onEnd }: { text: string; save: (text: string) 
       class="correction"
       onSubmit={(event) => {
         event.preventDefault();
-        save(typed.trim());
+        void save(typed.trim());
       }}
       onKeyDown={(event) => {
         event.stopPropagation();
