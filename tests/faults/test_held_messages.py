@@ -24,6 +24,7 @@ from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.space.projection import Overlay
 from recollect_server.kernel.space.states import PendingWrites
 from recollect_server.run.jobs.of_space import IndexKeeper
+from recollect_server.run.space import OpenSpace
 from structlog.testing import capture_logs
 
 from tests.at_rest import lines_of
@@ -53,6 +54,21 @@ CLEANING = [(), ("ftruncate", "rename"), ("ftruncate", "open"), ("ftruncate", "f
 
 def said(service: Service, conversation_id: str) -> list[tuple[int, int, str]]:
     return [(m.sequence, m.turn_number, m.content) for m in service.load(conversation_id).messages]
+
+
+def lost_of(logged: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [line for line in logged if line["event"] == "held_messages_lost"]
+
+
+def hold(
+    service: Service, server: RunningServer, disk: Disk, error: int = errno.EIO
+) -> tuple[str, OpenSpace]:
+    """Have a conversation's message held. Return the conversation, and its space."""
+    name = service.conversation_of("one")
+    disk.refuse("pwrite", "rename", error=error)
+    assert code_of(partial(service.append, name, user("two"))) == "UNAVAILABLE"
+    (space,) = server.app.spaces.open_now()
+    return name, space
 
 
 def is_whole(server: RunningServer, conversation_id: str) -> bool:
@@ -258,8 +274,7 @@ def test_a_stop_reports_once_how_many_messages_of_a_conversation_are_lost(
     with capture_logs() as logged:
         server.stop()
     reason = "is gone" if is_gone else "cannot be written: Input/output error"
-    lost = [line for line in logged if line["event"] == "held_messages_lost"]
-    assert lost == [
+    assert lost_of(logged) == [
         {
             "event": "held_messages_lost",
             "log_level": "error",
@@ -483,8 +498,7 @@ def test_a_call_takes_the_place_of_a_space_that_holds_messages_only_as_the_last_
         server.app.spaces.use_behind("other")
     with capture_logs() as logged:
         assert other.get(of).message_count == 1
-    lost = [line for line in logged if line["event"] == "held_messages_lost"]
-    assert [(it["conversation"], it["messages"]) for it in lost] == [(name, 1)]
+    assert [(it["conversation"], it["messages"]) for it in lost_of(logged)] == [(name, 1)]
     disk.restore()
     assert not holding.append(name, user("two"), request_id="r").duplicate
     assert said(holding, name) == [(2, 1, "one"), (3, 2, "two")]
@@ -494,10 +508,6 @@ def rests(server: RunningServer, space: str) -> bool:
     """Let a space rest, and return whether it does."""
     server.app.spaces.rest(space)
     return space not in {it.name for it in server.app.spaces.open_now()}
-
-
-def lost_of(logged: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [line for line in logged if line["event"] == "held_messages_lost"]
 
 
 def test_messages_that_a_space_at_rest_holds_are_seen_and_written_without_another_call(
@@ -537,10 +547,7 @@ def test_a_space_at_rest_that_cannot_be_woken_keeps_what_it_holds(
 def test_messages_that_stay_refused_do_not_slow_the_repair_of_the_index(
     service: Service, server: RunningServer, disk: Disk
 ) -> None:
-    name = service.conversation_of("one")
-    disk.refuse("pwrite", "rename")
-    assert code_of(partial(service.append, name, user("two"))) == "UNAVAILABLE"
-    (space,) = server.app.spaces.open_now()
+    _, space = hold(service, server, disk)
     keeper = IndexKeeper(space._space, lambda: False)
     assert max(keeper.turn(threading.Event()) for _ in range(6)) <= 1.0
 
@@ -563,10 +570,7 @@ def test_who_is_refused_learns_the_reason_of_that_conversation(
 def test_a_disk_that_stays_full_is_logged_once_whatever_is_free_on_it(
     service: Service, server: RunningServer, disk: Disk
 ) -> None:
-    name = service.conversation_of("one")
-    disk.refuse("pwrite", "rename", error=errno.ENOSPC)
-    assert code_of(partial(service.append, name, user("two"))) == "UNAVAILABLE"
-    (space,) = server.app.spaces.open_now()
+    _, space = hold(service, server, disk, errno.ENOSPC)
     reasons = {space.held_because()}
     with capture_logs() as logged:
         while len(reasons) < 3:  # others write to the same disk
@@ -601,13 +605,10 @@ def test_a_call_waits_for_the_place_of_a_space_in_use_before_another_loses_messa
 def test_messages_whose_transcript_is_away_for_a_moment_are_held_on(
     service: Service, server: RunningServer, disk: Disk
 ) -> None:
-    name = service.conversation_of("one")
-    disk.refuse("pwrite", "rename")
-    assert code_of(partial(service.append, name, user("two"))) == "UNAVAILABLE"
+    name, space = hold(service, server, disk)
     path = transcript(server, name)
     disk.restore()
     path.rename(path.with_suffix(".away"))
-    (space,) = server.app.spaces.open_now()
     with capture_logs() as logged:
         space._space.flush()  # as the job does
         path.with_suffix(".away").rename(path)

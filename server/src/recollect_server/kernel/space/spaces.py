@@ -454,15 +454,8 @@ class Spaces(Generic[S]):
                 if len(awake) < self._most_awake:
                     return
                 recent = time.monotonic() - _WATCHED
-                place = next(
-                    (
-                        it
-                        for it in awake
-                        if _is_idle(it) and not _is_watched(it, recent) and not _holds_messages(it)
-                    ),
-                    None,
-                )
-                if place is None:
+                may_rest = (it for it in awake if _may_rest(it) and not _is_watched(it, recent))
+                if (place := next(may_rest, None)) is None:
                     return
                 space = self._unused_space(place)
             if space is not None:
@@ -473,9 +466,7 @@ class Spaces(Generic[S]):
         holds messages. Hold the lock.
         """
         space = place.space
-        if space is None or not _is_idle(place) or space.is_resting or self._stopping:
-            return None
-        if _holds_messages(place):
+        if space is None or not _may_rest(place) or space.is_resting or self._stopping:
             return None
         place.space = None
         return space
@@ -517,16 +508,13 @@ class Spaces(Generic[S]):
         lock.
         """
         before = time.monotonic() - recent
-
-        may_leave = (
-            it for it in self._places.values() if _is_idle(it) and (not recent or it.used < before)
-        )
         holding: _Slot[S] | None = None
-        for place in may_leave:
-            if not _holds_messages(place):
+        for place in self._places.values():
+            if _may_rest(place) and (not recent or place.used < before):
                 return place
-            holding = holding or place
-        return None if recent else holding
+            if not recent and _is_idle(place):
+                holding = holding or place
+        return holding
 
     def _opened(
         self,
@@ -699,6 +687,11 @@ def _holds_messages(place: _Slot[Any]) -> bool:
     them. Hold the lock.
     """
     return place.space is not None and place.space.held()[0] > 0
+
+
+def _may_rest(place: _Slot[Any]) -> bool:
+    """Return whether a space may be closed, or rest, without a loss. Hold the lock."""
+    return _is_idle(place) and not _holds_messages(place)
 
 
 def _is_watched(place: _Slot[Any], recent: float) -> bool:
