@@ -273,6 +273,17 @@ def test_where_an_agent_answers_at_length_its_length_counts_against_it(legs: Leg
     assert of_matches(longer, alike)[longest] > 0
 
 
+def test_nearness_weighs_most_where_nobody_speaks_longer_than_others(legs: Legs) -> None:
+    weights = []
+    for tokens in (30, 60, 600):
+        messages, _ = _spoken(legs, tokens)
+        near, none = np.arange(len(messages.time)) % 3 / 3, np.zeros(len(messages.time), np.bool_)
+        added = of_matches(messages, Matches(near, none, near, none))
+        without = of_matches(messages, Matches(0 * near, none, near, none))
+        weights.append(np.ptp(added - without))
+    assert weights[0] > 1.5 * weights[1] > 1.5 * weights[2]
+
+
 def test_messages_that_were_not_compared_keep_their_scores(legs: Legs) -> None:
     messages, above = _spoken(legs, 30)
     fused = fuse(QUESTION, messages, above)

@@ -50,8 +50,10 @@ _LONGEST = 1.5
 # Weights of how near the words of the compared messages are to the question's (z), where people
 # talk and where an agent speaks this much longer than they; and of their lengths (z), which count
 # against a message beside such an agent: a long answer has a passage near to anything. Learned
-# (`bench/late-interaction.md`).
+# (`bench/late-interaction.md`). What nearness weighs more where nobody speaks longer than others,
+# and nothing from half that much on, was chosen on FriendsQA beside the rule of replies.
 _NEAR, _NEAR_TO_AGENTS, _LENGTH = 0.86, 0.61, 0.54
+_NEARER = 0.54
 _MUCH_LONGER = 1.5
 IDENTIFIER = 7.0
 """Weight of the identifiers of a question that a message has: that of a time which it names."""
@@ -217,7 +219,7 @@ def of_matches(messages: MessageLegs, matches: Matches, unsaid: float = 0.0) -> 
     words = words * highest / (words.max(initial=0.0) or 1.0)
     expected = np.where(np.isnan(messages.vector), words, np.minimum(vector, highest))
     near = np.where(matches.lacking, expected, near)
-    weight = _NEAR + (_NEAR_TO_AGENTS - _NEAR) * longer
+    weight = _NEAR + (_NEAR_TO_AGENTS - _NEAR) * longer + _NEARER * max(0.0, 1 - 2 * longer)
     weight += MESSAGE_WEIGHTS["vector"]["unsaid"] * unsaid * matches.across
     added: Array = weight * near
     added += _LENGTH * (1 - 2 * longer) * length
