@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / ".ci" / "passed.json"
 
 RECORDED_MODULES = "modules"
-"""What the record has, beside the harnesses, of modules that passed whole with a quarter."""
+"""Key of the record beside the harnesses: modules that passed whole with a quarter, by content."""
 
 CONTRACT, STORE, REACH = "contract", "store", "reach"
 ALL = (STORE, REACH)
