@@ -24,6 +24,7 @@ import sys
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -97,13 +98,13 @@ def places(folder: Path) -> Iterator[tuple[str, Place]]:
 
 def openings(source: str) -> list[tuple[int, str]]:
     """Return the docstrings of a module that begin with a question word, by line."""
-    return [(line, text) for line, text in _docstrings(ast.parse(source)) if OPENING.match(text)]
+    return [(line, text) for line, text in _docstrings(source) if OPENING.match(text)]
 
 
 def names(text: str) -> list[tuple[int, str]]:
     """Return the names that a module gives to values and that are listed in `NAMES`, by line."""
     given = []
-    for node in ast.walk(ast.parse(text)):
+    for node in _nodes(text):
         match node:
             case (
                 ast.Name(id=name, ctx=ast.Store())
@@ -120,7 +121,7 @@ def metaphors(text: str) -> list[tuple[int, str]]:
         return []
     used = [
         (line + text[: match.start()].count("\n"), match[0])
-        for line, text in _docstrings(ast.parse(text))
+        for line, text in _docstrings(text)
         for match in METAPHORS.finditer(text)
     ]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -131,8 +132,7 @@ def metaphors(text: str) -> list[tuple[int, str]]:
 
 def classes(text: str) -> list[tuple[int, str]]:
     """Return the names of the classes of a module, by line: inner ones too."""
-    nodes = ast.walk(ast.parse(text))
-    return [(node.lineno, node.name) for node in nodes if isinstance(node, ast.ClassDef)]
+    return [(node.lineno, node.name) for node in _nodes(text) if isinstance(node, ast.ClassDef)]
 
 
 def same_names(classes: Sequence[Place]) -> list[Place]:
@@ -196,11 +196,17 @@ def _places_of(name: str, text: str) -> Iterator[tuple[str, Place]]:
     yield from (("class", (name, line, used)) for line, used in classes(text))
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+@lru_cache(maxsize=1)
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    """Return the nodes of a module's tree. All counts of one module are taken before the next."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+def _docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Yield every text that stands alone in a body: docstrings of modules, classes, functions and
     attributes.
     """
-    for node in ast.walk(tree):
+    for node in _nodes(source):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             for it in node.body:
                 if (

@@ -283,23 +283,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
-    """Say how long each harness took, and name in a file those that were whole and passed: another
-    one that failed takes nothing from them.
+    """Say how long each harness took, and name in a file those that were whole and passed, and such
+    modules: another one that failed takes nothing from them.
     """
     seconds: defaultdict[str, float] = defaultdict(float)
+    modules: set[str] = set()
     failed: set[str] = set()
     for outcome, reports in terminalreporter.stats.items():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 harness = str(dict(report.user_properties)[_HARNESS])
+                module = report.nodeid.partition("::")[0]
                 seconds[harness] += report.duration
-                failed |= {harness} if outcome in ("failed", "error") else set()
+                modules.add(module)
+                failed |= {harness, module} if outcome in ("failed", "error") else set()
     if not hasattr(config, "workerinput") and len(seconds) > 1:
         longest = (f"{it} {seconds[it]:.0f}" for it in sorted(seconds, key=lambda it: -seconds[it]))
         terminalreporter.write_line(f"seconds of each harness: {', '.join(longest)}")
     if config.option.passed:
         is_over = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        passed = set(config.option.whole.split(",")) & (seconds.keys() - failed) if is_over else ()
+        whole = {*config.option.whole.split(","), *config.option.modules.split(",")}
+        passed = whole & (seconds.keys() | modules) - failed if is_over else ()
         Path(config.option.passed).write_text(" ".join(sorted(passed)))
 
 

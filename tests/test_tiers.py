@@ -211,6 +211,32 @@ def test_changed_modules_of_a_harness_run_whole_but_not_all_of_too_many(tree: Pa
     assert len(lines(tree, "plan")[2]) == 8
 
 
+def test_a_changed_module_that_passed_with_a_quarter_runs_again_once_it_changes_again(
+    tree: Path,
+) -> None:
+    (tree / "tests/web").mkdir(exist_ok=True)
+    run(tree, "passed", *EVERYTHING)
+    first, second = "tests/web/test_first.py", "tests/web/test_second.py"
+    for path in (first, second):
+        (tree / path).write_text("")
+    commit(tree)
+    assert lines(tree, "plan")[2] == {first, second}
+    run(tree, "passed", first)
+    assert lines(tree, "plan")[1:3] == [{"web"}, {second}]
+    (tree / "web/app.ts").write_text("two\n")
+    run(tree, "passed", second)  # of what is not committed nothing is recorded
+    git(tree, "checkout", "--quiet", "web/app.ts")
+    assert lines(tree, "plan")[1:3] == [{"web"}, {second}]
+    run(tree, "passed", second)
+    assert lines(tree, "plan")[1:3] == [{"web"}, set()]
+    (tree / first).write_text("# changed\n")
+    commit(tree)
+    assert lines(tree, "plan")[2] == {first}
+    run(tree, "passed", "web")
+    assert run(tree, "plan") == NOTHING
+    assert json.loads((tree / ".ci/passed.json").read_text())["modules"] == {}
+
+
 def test_a_harness_runs_whole_where_the_commit_of_its_run_is_gone(tree: Path) -> None:
     run(tree, "passed", *EVERYTHING)
     path = tree / ".ci/passed.json"
@@ -349,22 +375,26 @@ def test_of_tests_that_are_named_no_sample_is_taken(collected: dict[str, list[st
     assert len({test for test in collected["named"] if MODULE in test}) > 10
 
 
-def test_harnesses_that_passed_whole_are_named_beside_one_that_failed(tmp_path: Path) -> None:
+def test_harnesses_and_modules_that_passed_whole_are_named_beside_those_that_failed(
+    tmp_path: Path,
+) -> None:
     named, plugin = tmp_path / "passed", tmp_path / "failing.py"
-    plugin.write_text(
-        "def pytest_runtest_call(item):\n    assert 'test_compose' not in item.nodeid\n"
+    plugin.write_text(  # the rest passes unrun
+        "def pytest_pyfunc_call(pyfuncitem):\n"
+        "    assert 'test_compose' not in pyfuncitem.nodeid\n    return True\n"
     )
     ran = subprocess.run(
         [
-            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "failing", "-n", "2",
+            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "failing", "-n", "1",
             "--override-ini", "testpaths=tests/deploy tests/test_docs_site.py", "--sample", "one",
-            "--whole", "deploy,docs,web", "--passed", str(named),
+            "--whole", "deploy,docs,web", "--modules", f"{MODULE},tests/deploy/test_compose.py",
+            "--passed", str(named),
         ],
         cwd=ROOT, check=False, capture_output=True, text=True,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     assert "seconds of each harness:" in ran.stdout
-    assert named.read_text() == "docs"
+    assert named.read_text() == f"docs {MODULE}"
     assert ran.returncode == pytest.ExitCode.TESTS_FAILED
 
 

@@ -3,11 +3,11 @@
 tiers.toml has the tables. The contract tier runs whole each time. Of the others `make test` runs a
 sample, and the gate runs a harness whole unless the files that guard it are those of a run in which
 the whole of it passed: `.ci/passed.json` records them as one hash a harness. Where they differ, of
-a long harness a quarter runs, and each module of its tests that changed since that run. A missing
-or wrong record means that it runs whole.
+a long harness a quarter runs, and each module of its tests that changed since that run, or since it
+passed with a quarter later. A missing or wrong record means that it runs whole.
 
     python tests/tiers.py plan [--whole]    # what the gate would run: whole, quarters, modules
-    python tests/tiers.py passed HARNESS…   # record that these passed whole on this commit
+    python tests/tiers.py passed HARNESS…   # record that these, or modules, passed whole here
     python tests/tiers.py touched           # paths of tests for what the working tree changes
 
 This module needs the standard library and git alone: the gate asks it before anything is installed.
@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / ".ci" / "passed.json"
+
+RECORDED_MODULES = "modules"
+"""Key of the record beside the harnesses: modules that passed whole with a quarter, by content."""
 
 CONTRACT, STORE, REACH = "contract", "store", "reach"
 ALL = (STORE, REACH)
@@ -195,7 +198,7 @@ def plan() -> list[Decision]:
             share, reason = SAMPLE, f"as it passed whole {since(entry)}"
         else:
             share, reason = WHOLE, f"changed since {since(entry)}"
-            if harness in LONG and (modules := _changed_modules(harness, entry)) is not None:
+            if harness in LONG and (modules := _changed_modules(harness, record)) is not None:
                 share = QUARTER
                 reason += f", whole modules of its own: {len(modules)}" if modules else ""
                 reason += "" if _is_fresh(entry) else ": another whole run is due"
@@ -207,19 +210,23 @@ def plan() -> list[Decision]:
     return decisions
 
 
-def _changed_modules(harness: str, entry: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return modules of a harness's tests that changed since its recorded run, so many at the most;
-    None if git does not have the commit of that run.
+def _changed_modules(
+    harness: str, record: Mapping[str, Mapping[str, str]]
+) -> tuple[str, ...] | None:
+    """Return modules of a harness's tests that changed since its recorded run, and since they
+    passed with a quarter, so many at the most; None if git does not have the commit of that run.
     """
+    passed, current = record.get(RECORDED_MODULES, {}), dict(committed_files())
     try:
-        paths = git("diff", "--name-only", "-z", f"{entry['commit']}^{{commit}}", "HEAD", "tests/")
+        commit = f"{record[harness]['commit']}^{{commit}}"
+        paths = git("diff", "--name-only", "-z", commit, "HEAD", "tests/")
     except (KeyError, subprocess.CalledProcessError):
         return None
     modules = [
         path
         for path in paths.split("\0")
         if path.rpartition("/")[2].startswith("test_")
-        and (ROOT / path).exists()
+        and current.get(path) not in (None, passed.get(path))
         and harness in guarded_by(path)
     ]
     return tuple(by_seed(modules, git("rev-parse", "HEAD"))[:_MOST_MODULES])
@@ -239,18 +246,21 @@ def since(entry: Mapping[str, str]) -> str:
     return f"on {entry.get('date', 'an unknown day')} at {entry.get('commit', 'a commit')[:8]}"
 
 
-def write_record(harnesses: Sequence[str]) -> None:
-    """Record that the whole of these harnesses and checks passed on the commit checked out."""
-    current, record = hashes(committed_files()), read_record()
+def write_record(names: Sequence[str]) -> None:
+    """Record that the whole of these harnesses, modules of tests and checks passed on the commit
+    checked out. A module's entry goes with its harness's next one.
+    """
+    files, record = dict(committed_files()), read_record()
+    current, modules = hashes(files.items()), record.setdefault(RECORDED_MODULES, {})
     commit, date = git("rev-parse", "HEAD").strip(), f"{datetime.now(UTC):%Y-%m-%d}"
-    changed = changed_files()
-    for harness in harnesses:
-        if not any(harness in _proved_by(path) for path in changed):
-            record[harness] = {
-                "content": current[harness],
-                "commit": commit,
-                "date": date,
-            }
+    changed = [_proved_by(path) for path in changed_files()]
+    unproved = frozenset[str]().union(*changed)
+    for module in [name for name in names if name in files and not unproved & guarded_by(name)]:
+        modules[module] = files[module]
+    for name in (names & current.keys()) - unproved:
+        record[name] = {"content": current[name], "commit": commit, "date": date}
+        for module in [path for path in modules if name in guarded_by(path)]:
+            del modules[module]
     RECORD.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
@@ -346,7 +356,8 @@ def main(arguments: Sequence[str]) -> int:
             print(",".join(sorted({it for one in decisions for it in one.modules})))
             print(",".join(one for one in whole if one in CHECKS))
         case ["passed", *names] if all(
-            one in CHECKS or TIER_OF.get(one, CONTRACT) != CONTRACT for one in names
+            one in CHECKS or one.endswith(".py") or TIER_OF.get(one, CONTRACT) != CONTRACT
+            for one in names
         ):
             write_record(names)
         case ["touched"]:

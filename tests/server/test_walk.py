@@ -110,7 +110,10 @@ def walks_of(name: str, data_dir: Path) -> list[list[tuple[str, str]]]:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_takes_few_calls_in_few_files(name: str, tmp_path: Path) -> None:
-    with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+    # Each process is forked from one that has imported this module and runs nothing.
+    processes = get_context("forkserver")
+    processes.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(1, processes) as alone:
         walks = alone.submit(walks_of, name, tmp_path / "data").result()
     # the end of a call may fall into the next one, and work of the index thread into any
     chosen = sorted(walks, key=len)[1]
