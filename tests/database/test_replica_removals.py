@@ -10,7 +10,6 @@ import grpc
 import pytest
 from recollect import Client, Message
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.channels import deliveries as delivering
 from recollect_server.kernel.compare import comparison
 from recollect_server.kernel.domain.conversation import AnchorSet, ConversationUnindexed
 from recollect_server.kernel.domain.errors import IndexUnavailable
@@ -141,12 +140,12 @@ def test_what_one_server_forgets_while_another_one_does_is_delivered_again_to_ne
 
     def forget_beside(*of: Any) -> Any:
         """Let the other server forget something right behind what this one wrote."""
-        monkeypatch.setattr(delivering, "forget_deliveries", forget)
+        monkeypatch.setattr(received, "forget_deliveries", forget)
         done = forget(*of)
         two.delete(other)
         return done
 
-    monkeypatch.setattr(delivering, "forget_deliveries", forget_beside)
+    monkeypatch.setattr(received, "forget_deliveries", forget_beside)
     with monkeypatch.context() as late:
         late.setattr(space.deletions, "finish_interrupted", lambda *_: True)
         one.delete(first)

@@ -523,6 +523,19 @@ def test_messages_that_a_space_at_rest_holds_are_seen_and_written_without_anothe
     until(lambda: contents_of(server, "holding") == ["one", "two"])
 
 
+def test_a_space_whose_title_was_refused_rests_and_is_not_closed(
+    server: RunningServer, enter: Enter, disk: Disk
+) -> None:
+    service = enter(server.target, "named")
+    name = service.conversation_of("one")
+    disk.refuse("pwrite", "rename")
+    assert code_of(partial(service.rename, name, "Title", request_id="r")) == "UNAVAILABLE"
+    disk.restore()
+    until(lambda: rests(server, "named"))
+    assert "named" in server.app.spaces.names()
+    assert service.rename(name, "Title", request_id="r").title == "Title"
+
+
 def test_a_space_at_rest_that_cannot_be_woken_keeps_what_it_holds(
     server: RunningServer, enter: Enter, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,6 @@ import apsw
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
-from recollect_server.channels import deliveries as delivering
 from recollect_server.kernel.compare.checks import Findings
 from recollect_server.kernel.compare.comparison import Comparison
 from recollect_server.kernel.compare.recovery import no_progress, recover
@@ -31,6 +30,7 @@ from recollect_server.kernel.index.index import Index
 from recollect_server.kernel.log.folder import FolderStore
 from recollect_server.kernel.log.store import LogUnavailable
 from recollect_server.kernel.space.space import Space
+from recollect_server.people import received
 from recollect_server.people.received import (
     forget_deliveries,
     forgotten_deliveries,
@@ -362,7 +362,7 @@ def test_messages_that_deletes_forget_meanwhile_are_no_contradiction(
 
     forget(0)
     with monkeypatch.context() as patched:
-        patched.setattr(delivering, "forgotten_deliveries", forgotten)
+        patched.setattr(received, "forgotten_deliveries", forgotten)
         assert space.upkeep.repair(lambda: False)
         assert space.index is index
         Verifier(space.upkeep.comparison(lambda: None), FEATURES, findings := Findings()).run()

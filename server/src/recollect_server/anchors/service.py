@@ -21,7 +21,6 @@ from recollect_server.kernel.domain.errors import (
     AnchorsPresent,
     IndexUnavailable,
     InvalidField,
-    RequestIdReused,
 )
 from recollect_server.kernel.erase.deletion import DELETE_ANCHORS, KEEP_ANCHORS
 from recollect_server.kernel.erase.erasing import DeletedLog, Participant
@@ -336,14 +335,10 @@ class Anchors:
         for entry in self._file.entries:
             if isinstance(entry.content, AnchorForgotten) and request.id in entry.content.requests:
                 raise AnchorNotFound(entry.content.key)
-        previous = self._file.request(request.id)
-        try:
-            elsewhere = not previous and self._space.requests.is_used(request.id)
-        except IndexUnavailable:
-            elsewhere = False
-        if elsewhere or (previous and previous.stamp.request_hash != request.hash):
-            raise RequestIdReused(request.id)
-        return previous
+        with suppress(IndexUnavailable):
+            if self._space.requests.is_recorded(request):
+                return self._file.request(request.id)
+        return None
 
     def _as_it_was(self, key: str, previous: Entry) -> Anchor:
         """Return the anchor that a request set, as it was then."""

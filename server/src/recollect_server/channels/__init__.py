@@ -1,5 +1,5 @@
 """Channels: inbound messages, the conversations that they join, and slash commands.
 
-`receiving` stores a message, `commands` answers commands, `rate_limit` limits senders,
-`deliveries` forgets what was delivered. Messages of strangers go to `people`.
+`receiving` stores a message, `commands` answers commands, `rate_limit` limits senders. Messages of
+strangers go to `people`.
 """

@@ -34,7 +34,7 @@ from recollect_server.kernel.domain.errors import (
 )
 from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.domain.frozen import frozen
-from recollect_server.kernel.domain.ids import is_communication_id, new_ulid
+from recollect_server.kernel.domain.ids import Kind, new_ulid
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.domain.time import arrival
 from recollect_server.kernel.index.columns import KnownRequest
@@ -161,8 +161,6 @@ class Receiving:
         request = key_of("RunCommand", request_id, {"id": conversation_id, "text": text})
         with self._space.exclusive(request=request_id):
             if request and (previous := self._known(request)):
-                if is_communication_id(previous.conversation_id):
-                    raise RequestIdReused(request.id)  # by a reply that was redacted since
                 before = self._again(previous)
                 if isinstance(before, StoredMessages):
                     raise RequestIdReused(request.id)  # by a message that was redacted since
@@ -229,7 +227,7 @@ class Receiving:
         flushed first, if the disk accepts them now.
         """
         self._space.flush_request(request.id)
-        return self._space.requests.find(request)
+        return self._space.requests.find(request, wrote_to=Kind.CONVERSATION)
 
     def _known_before(self, inbound: Inbound) -> KnownRequest | None:
         """Return the earlier record of an owner's message that a version before stored under its

@@ -18,7 +18,7 @@ import structlog
 
 from recollect_server.checkpoints.checkpoint import RecordPut, RecordsRemoved, ThreadBegan, log_of
 from recollect_server.kernel.compare.checks import Checker, Findings, again
-from recollect_server.kernel.domain.errors import LogMisplaced, RequestIdReused, StorageUnavailable
+from recollect_server.kernel.domain.errors import LogMisplaced, StorageUnavailable
 from recollect_server.kernel.domain.ids import Kind
 from recollect_server.kernel.domain.time import Clock
 from recollect_server.kernel.failpoints import hit
@@ -33,7 +33,7 @@ from recollect_server.kernel.log.store import (
     lines_at,
 )
 from recollect_server.kernel.space.logs import RequestKey, entries_of
-from recollect_server.kernel.space.requests import key_of
+from recollect_server.kernel.space.requests import check_same, key_of
 
 log = structlog.get_logger("recollect.checkpoints")
 
@@ -170,8 +170,7 @@ class Checkpoints:
         with self._lock(name):
             state = self._state(name, thread_id)
             if request and state and (earlier := state.requests.get(request.id)):
-                if earlier != request.hash:
-                    raise RequestIdReused(request.id)
+                check_same(request, earlier)
                 return 0
             added: dict[str, RecordPut] = {}
             for it in puts:

@@ -62,7 +62,12 @@ UNKNOWN_WRITER = "unknown"
 ROLE_NUMBERS = {role: number for number, role in _ROLES.items()}
 
 
-_TEXTS_OF_A_MESSAGE = ("thinking_text", "channel", "sender", "sender_name", "tool_call_id")
+# texts of the contract have the same names here, but for the content, which a redaction replaces
+_TEXTS_OF_A_MESSAGE = tuple(
+    it.name
+    for it in message_pb2.Message.DESCRIPTOR.fields
+    if it.type == it.TYPE_STRING and it.name != "content"
+)
 _OPTIONAL_OF_A_CONVERSATION = (
     "name",
     "title",
@@ -76,7 +81,7 @@ _OPTIONAL_OF_A_CONVERSATION = (
     "archived",
     "unindexed",
 )
-_FIELDS_OF_A_PARTY = ("contact", "group_id", "thread_id", "subject", "contact_name", "group_name")
+_FIELDS_OF_A_PARTY = tuple(conversation_pb2.Party.DESCRIPTOR.fields_by_name)
 
 TRUSTS = {
     external_pb.TRUST_UNTRUSTED: Trust.UNTRUSTED,

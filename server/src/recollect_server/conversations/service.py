@@ -37,7 +37,7 @@ from recollect_server.kernel.domain.errors import (
 )
 from recollect_server.kernel.domain.filters import Filter, Page, PageEnd
 from recollect_server.kernel.domain.frozen import frozen
-from recollect_server.kernel.domain.ids import new_ulid
+from recollect_server.kernel.domain.ids import Kind, new_ulid
 from recollect_server.kernel.domain.message import Message, Role, reading_order
 from recollect_server.kernel.domain.time import arrival
 from recollect_server.kernel.index.columns import KnownRequest
@@ -372,7 +372,7 @@ class Conversations:
 
     def _begun(self, request: RequestKey) -> KnownRequest | None:
         """Return the same request if it began a conversation before. Raises RequestIdReused."""
-        previous = self._space.requests.find(request)
+        previous = self._space.requests.find(request, wrote_to=Kind.CONVERSATION)
         if previous and previous.first_sequence > 1:
             raise RequestIdReused(request.id)  # by a message that was redacted since
         return previous

@@ -13,22 +13,19 @@ from recollect_server.kernel.domain.errors import (
     EscalationClosed,
     EscalationNotFound,
     RecollectError,
-    RequestIdReused,
     StorageUnavailable,
     TrustRequired,
 )
 from recollect_server.kernel.domain.filters import Page, PageEnd
 from recollect_server.kernel.domain.frozen import frozen
-from recollect_server.kernel.domain.ids import is_conversation_id, is_escalation_id, new_ulid
+from recollect_server.kernel.domain.ids import Kind, is_escalation_id, new_ulid
 from recollect_server.kernel.domain.live import Holder, Live
 from recollect_server.kernel.domain.message import Attachment
 from recollect_server.kernel.domain.time import UNLIMITED, Deadline, arrival
 from recollect_server.kernel.erase.bulk_removal import BulkReceipt, delete_matching, deleted_once
 from recollect_server.kernel.erase.redaction import LacksLines
-from recollect_server.kernel.index.columns import KnownRequest
 from recollect_server.kernel.index.derived import Stored
 from recollect_server.kernel.index.messages import Place, newest_within
-from recollect_server.kernel.log.redaction import ANY_HASH
 from recollect_server.kernel.log.store import NO_CLAIM, Claim
 from recollect_server.kernel.space.logs import RequestKey
 from recollect_server.kernel.space.requests import key_of
@@ -436,7 +433,7 @@ class External:
         )
         with self._space.exclusive(request=request_id):
             self._store.catch_up()
-            if request and (before := self._before(request, is_reply=True)):
+            if request and (before := self._before(request, Kind.COMMUNICATION)):
                 communication, messages = before
                 return communication, messages[0]
             with self._space.exclusive(conversation=communication_id):
@@ -469,7 +466,7 @@ class External:
         request = key_of("ResolveEscalation", request_id, {"id": escalation_id, "answer": answer})
         with self._space.exclusive(request=request_id):
             self._store.catch_up()
-            if request and self._known(request):
+            if request and self._space.requests.find(request):
                 return self._escalation(escalation_id)
             communication_id = self._escalation(escalation_id).communication_id
             with self._space.exclusive(conversation=communication_id):
@@ -552,22 +549,13 @@ class External:
             raise EscalationNotFound(escalation_id)
         return escalation
 
-    def _known(self, request: RequestKey, *, is_reply: bool = False) -> KnownRequest | None:
-        """Return the same request if it was carried out before. Raises RequestIdReused."""
-        record = self._space.requests.find(request)
-        if record and (
-            is_conversation_id(record.conversation_id) or (record.hash == ANY_HASH and not is_reply)
-        ):
-            raise RequestIdReused(request.id)  # by a message that was redacted since
-        return record
-
     def _before(
-        self, request: RequestKey, *, is_reply: bool = False
+        self, request: RequestKey, wrote_to: Kind | None = None
     ) -> tuple[Communication, list[ExternalMessage]] | None:
         """Return the communication, and what was written, as the same request left them if it was
         carried out before. Raises RequestIdReused.
         """
-        record = self._known(request, is_reply=is_reply)
+        record = self._space.requests.find(request, wrote_to=wrote_to)
         return (
             self._store.as_it_was(record.conversation_id, record.last_sequence) if record else None
         )

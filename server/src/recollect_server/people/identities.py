@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from recollect_server.kernel.domain.errors import IdentityNotFound, RequestIdReused
+from recollect_server.kernel.domain.errors import IdentityNotFound
 from recollect_server.kernel.domain.filters import Filter
 from recollect_server.kernel.log.codec import TEXT, TIME, Codec, Field
 from recollect_server.kernel.log.ledger import Ledger
 from recollect_server.kernel.log.store import IDENTITIES, LogConflict, LogNotFound, LogStore
-from recollect_server.kernel.space.logs import RequestKey
 from recollect_server.kernel.space.requests import key_of
 from recollect_server.kernel.space.space import Space
 from recollect_server.text.addresses import OWNERS_ALONE, normal_address, spellings
@@ -259,8 +258,8 @@ class Identities:
         named = [{"channel": channel, "identity": address} for channel, address in them]
         request = key_of(event, request_id, {"identities": named, "person": person})
         with self._guard:
-            if request and (answered := self._known(request)) is not None:
-                return answered
+            if request and self._space.requests.is_recorded(request):
+                return self._answered[request.id].answer
             if event != _ADDED:
                 for channel, address in them:
                     if self._people.find(channel, address) is None:
@@ -283,14 +282,6 @@ class Identities:
             if request:
                 self._answered[request.id] = _Answered(request.hash, answer)
             return answer
-
-    def _known(self, request: RequestKey) -> _Answer | None:
-        previous = self._answered.get(request.id)
-        if (previous and previous.hash != request.hash) or (
-            not previous and self._space.requests.is_used(request.id)
-        ):
-            raise RequestIdReused(request.id)
-        return previous.answer if previous else None
 
 
 def _apply(people: People, change: IdentityChange) -> _Answer:

@@ -4,7 +4,6 @@ stream), which knows none of them.
 
 from recollect_server.anchors.service import AnchorChecker, KeptAnchors
 from recollect_server.anchors.table import ANCHORS
-from recollect_server.channels.deliveries import Deliveries, DeliveryChecker
 from recollect_server.checkpoints.checkpoint import THREADS
 from recollect_server.checkpoints.service import ThreadChecker
 from recollect_server.insight.tables import ACTIVITY
@@ -18,7 +17,7 @@ from recollect_server.people.communication_lines import COMMUNICATIONS
 from recollect_server.people.communication_logs import CommunicationLogs
 from recollect_server.people.communication_table import ExternalIndex
 from recollect_server.people.identities import identity_ledger
-from recollect_server.people.received import forgotten_ledger
+from recollect_server.people.received import Deliveries, DeliveryChecker, forgotten_ledger
 from recollect_server.people.routing_table import CONTINUED, MAIL
 from recollect_server.recall.vectors_at_rest import VectorChecker, VectorFile
 from recollect_server.retention.service import retention_ledger

@@ -24,6 +24,7 @@ from recollect_server.kernel.domain.errors import (
     RequestIdReused,
     StorageUnavailable,
 )
+from recollect_server.kernel.domain.ids import IS_NAME, Kind
 from recollect_server.kernel.domain.last_used import LastUsed
 from recollect_server.kernel.domain.message import Message
 from recollect_server.kernel.index.columns import KnownRequest
@@ -38,7 +39,7 @@ from recollect_server.kernel.log.store import (
     lines_at,
 )
 from recollect_server.kernel.space.conversation_logs import ConversationLogs, ConversationState
-from recollect_server.kernel.space.logs import RequestKey
+from recollect_server.kernel.space.logs import RequestKey, check_unanswered
 from recollect_server.kernel.space.projection import Projection
 from recollect_server.kernel.space.states import States
 
@@ -157,9 +158,11 @@ class RecentRequests:
             self._requests.shrink(_RESTING)
 
 
-def check_same(request: RequestKey, earlier: KnownRequest) -> None:
-    """Raise RequestIdReused unless the two have the same payload."""
-    if earlier.hash not in (request.hash, ANY_HASH):
+def check_same(request: RequestKey, value: str) -> None:
+    """Raise RequestIdReused unless an earlier request of the same id, by its hash, had the same
+    payload.
+    """
+    if value not in (request.hash, ANY_HASH):
         raise RequestIdReused(request.id)
 
 
@@ -195,17 +198,25 @@ class Requests:
         self._elsewhere: list[Callable[[str], Hashed | None]] = []
 
     def ask(self, elsewhere: Callable[[str], Hashed | None]) -> None:
-        """Ask this function too for the request of an id: one that is kept in no log that the index
-        has. It returns at once.
+        """Ask this function too for the request of an id: one that a ledger keeps. It returns at
+        once, and is asked before the index, so that it answers whatever becomes of that.
         """
         self._elsewhere.append(elsewhere)
 
-    def find(self, request: RequestKey, conversation_id: str | None = None) -> KnownRequest | None:
+    def find(
+        self,
+        request: RequestKey,
+        conversation_id: str | None = None,
+        *,
+        wrote_to: Kind | None = None,
+    ) -> KnownRequest | None:
         """Return the same request if it was carried out before. Hold its lock.
 
         `conversation_id` is the conversation it was about, whose lock is held: its transcript is
-        read where the index cannot answer. Without it that raises DataUnavailable. Raises
-        RequestIdReused if the payload was another, StorageUnavailable if its messages are pending.
+        read where the index cannot answer. Without it that raises DataUnavailable. `wrote_to`: it
+        is about any log of this kind, and writes text there: its hash may have been redacted.
+        Raises RequestIdReused if the payload was another, StorageUnavailable if its messages are
+        pending.
         """
         try:
             earlier = self.known(request.id, conversation_id)
@@ -216,10 +227,12 @@ class Requests:
             earlier = request_among(lines, request.id, conversation_id)
         if earlier is None:
             return None
-        check_same(request, earlier)
-        is_redacted = earlier.hash == ANY_HASH
-        if is_redacted and conversation_id not in (None, earlier.conversation_id):
-            raise RequestIdReused(request.id)
+        check_same(request, earlier.hash)
+        log = earlier.conversation_id
+        if earlier.hash == ANY_HASH and not (
+            IS_NAME[wrote_to](log) if wrote_to else log == conversation_id
+        ):
+            raise RequestIdReused(request.id)  # by a message that was redacted since
         overlay = self._projection.overlay
         if overlay.pending(request.id):
             raise MessagesHeld(
@@ -238,11 +251,11 @@ class Requests:
         overlay = self._projection.overlay
         if earlier := overlay.request(request_id):
             return earlier
-        if earlier := self._projection.index.requests.find(request_id):
-            return earlier
         for elsewhere in self._elsewhere:
             if request := elsewhere(request_id):
                 return KnownRequest(request_id, request.hash, "")
+        if earlier := self._projection.index.requests.find(request_id):
+            return earlier
         # the index may have refused its lines only now, before it answered
         if earlier := overlay.request(request_id):
             return earlier
@@ -332,14 +345,12 @@ class Requests:
         process. Hold its lock. Raises RequestIdReused, DataUnavailable.
         """
         if earlier := self.find(request):
-            if earlier.hash == ANY_HASH:  # it wrote a message, which was redacted
-                raise RequestIdReused(request.id)
             return earlier
         sharing = self._transcripts.store.sharing
         if not (answer := sharing.answer(request.id) if sharing else None):
             return None
         earlier = KnownRequest(**orjson.loads(answer))
-        check_same(request, earlier)
+        check_same(request, earlier.hash)
         return earlier
 
     @contextmanager
@@ -372,14 +383,15 @@ class Requests:
             with suppress(StorageUnavailable):
                 sharing.end_request(request.id, request.hash, None)
 
-    def is_used(self, request_id: str) -> bool:
-        """Return True if any process carried out a request of this id, or began one that writes no
-        line. Raises DataUnavailable.
+    def is_recorded(self, request: RequestKey) -> bool:
+        """Return whether a ledger has the same request (see `ask`). Raises RequestIdReused if any
+        process carried out another one of its id, or began one that writes no line;
+        DataUnavailable.
         """
-        if self.known(request_id) is not None:
+        if self.find(request):
             return True
-        sharing = self._transcripts.store.sharing
-        return sharing is not None and sharing.answer(request_id) is not None
+        check_unanswered(self._transcripts.store, request)
+        return False
 
     def begin_delete(self, request: RequestKey, conversation_id: str) -> str:
         """Return the note of a request that begins to delete a conversation, for who finishes what

@@ -417,7 +417,7 @@ class Space:
     @property
     def may_rest(self) -> bool:
         """Return whether everything that was acknowledged is written, and the index has it."""
-        return self._parts.projection.may_rest and not self._parts.pending.all()
+        return self._parts.projection.may_rest and not self._parts.pending.messages
 
     def rest(self) -> None:
         """Close and seal the index until it is used again, and drop caches. No call may be under

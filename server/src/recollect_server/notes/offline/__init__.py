@@ -1,3 +1,3 @@
-"""The writer of notes without a model: `extractive`, of `sentences`, `phrases`, `titles`, `nouns`
-(topics), `condensing` (summaries) and `tools` (their names in a summary).
+"""The writer of notes without a model: `extractive` (also titles), of `sentences`, `phrases`,
+`nouns` (topics), `condensing` (summaries) and `tools` (their names in a summary).
 """
