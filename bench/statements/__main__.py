@@ -7,10 +7,12 @@ the weights of both models to `models/`: those of the English model from English
 stand alone and in made-up messages of two or three, for a model reads each with what is around it;
 the short ones of `standing.jsonl` (a wish that stays, made of few words, beside the same wish for
 once; a fact beside a question) alone, those of `messages.jsonl` in the messages that they were
-written in, of people beside an assistant and of people who chat with each other. `held.jsonl`,
-`held_messages.jsonl`, `held_talk.jsonl` and `held_changes.jsonl` (long ones that tell and ask at
-once, corrections, short ones) were written by others: printed is how well their sentences are
-classified, for each language, at some thresholds.
+written in, of people beside an assistant and of people who chat with each other; those of
+`voices.jsonl` (a task for now, feedback, praise and progress beside a wish that stays in the same
+voice) in both. `held.jsonl`, `held_messages.jsonl`, `held_talk.jsonl` and `held_changes.jsonl`
+(long ones that tell and ask at once, corrections, short ones) were written by others,
+`held_voices.jsonl` before anything was learned from `voices.jsonl`: printed is how well their
+sentences are classified, for each language, at some thresholds.
 """
 
 import json
@@ -148,12 +150,15 @@ def main() -> None:
         # without the classifier that there is: it may be of another form
         embedder = Embedder(look(shipped(profile), replace(profile, statements="")))
         rows = rows_of(*in_languages, "tasks", "requests")
+        voices = _messages("voices", in_languages)
         learned = read(
             embedder,
             [
                 *([row] for row in (*rows, *rows_of("standing"))),
                 *in_messages(rows),
                 *_messages("messages", in_languages),
+                *voices,
+                *in_messages([it for it, *others in voices if not others]),
             ],
         )
         weights = network(*inputs_of(learned))
@@ -163,6 +168,7 @@ def main() -> None:
             ("held_messages", _messages("held_messages", in_languages)),
             ("held_talk", _messages("held_talk", in_languages)),
             ("held_changes", _messages("held_changes", in_languages)),
+            ("held_voices", _messages("held_voices", in_languages)),
         ):
             of_held = read(embedder, held)
             directions, marks, _ = inputs_of(of_held)

@@ -277,6 +277,20 @@ def test_what_is_to_be_done_now_is_no_statement_of_somebody_who_works_with_an_ag
     assert instruction.text == lasting[1]
 
 
+def test_what_is_said_of_the_work_at_hand_is_no_statement_and_a_wish_that_stays_is(
+    service: Service, server: RunningServer
+) -> None:
+    lasting = "I repair violins for a living."
+    standing = "Old bean, whenever you give me a menu, add the wine."
+    service.conversation_of("We can always repaint the hull later, skipper.")
+    service.conversation_of("You're always quick on the draw.")
+    service.conversation_of("I'm not ready to move on until the varnish is dry.")
+    service.conversation_of(lasting)
+    service.conversation_of(f"{standing} What goes with trout?")
+    know(service, server, lasting, standing)
+    assert {*texts(service)} == {lasting, standing}
+
+
 def test_what_people_write_to_each_other_is_no_instruction_for_the_agent(
     service: Service, server: RunningServer
 ) -> None:

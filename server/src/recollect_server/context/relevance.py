@@ -21,7 +21,7 @@ from recollect_server.text.text import UNSPACED_RUN, normal_form, pairs
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"(?<=[^.!?\s] )(?!I\b)[A-Z]")
 """A capital within a sentence: a message that names somebody is of them."""
-_SURE = 0.95
+_SURE = 0.97
 """Probability from which an instruction is sure to be one: a task that was taken for one has words
 in common with the questions about it.
 """

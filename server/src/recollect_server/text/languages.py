@@ -375,6 +375,32 @@ _ASKER_SIGNS = signs_of(ASKER_WORDS)
 _ADDRESSED = re.compile("[给給跟对對帮幫教让讓陪请請诉訴]我")
 
 
+@cache
+def _phrases(name: str) -> re.Pattern[str]:
+    """Return the pattern of the phrases of a file, in any case."""
+    phrases = _text(name).splitlines()
+    signs = signs_of(phrases)
+    spaced = "|".join(re.escape(it) for it in phrases if it not in signs)
+    return re.compile(rf"\b(?:{spaced})\b|{'|'.join(signs)}", re.IGNORECASE)
+
+
+_OF_HABIT = re.compile(
+    r"(?:\bI|['’]ve|['’]m| have| am| was|you|['’]re) (?:always|never)\b", re.IGNORECASE
+)
+"""Habits, which are no wishes: "I've never used it"."""
+
+
+def says_it_lasts(sentence: str) -> bool:
+    """Return whether a sentence has words that say for how long a wish holds: "from now on"."""
+    wish = _OF_HABIT.sub(" ", sentence)
+    return _phrases("lasting_words.txt").search(wish) is not None
+
+
+def is_of_now(sentence: str) -> bool:
+    """Return whether a sentence has words of what is at hand: "this draft", "tonight"."""
+    return _phrases("momentary_words.txt").search(sentence) is not None
+
+
 def speaks_of_asker(message: str) -> bool:
     """Return whether a message has a word of the first person: "What is my name?" asks of the past
     in words of small talk.

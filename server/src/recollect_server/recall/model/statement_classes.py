@@ -22,14 +22,16 @@ from numpy.typing import NDArray
 from recollect_server.recall.model.own_words import LONGEST, own_sentences
 from recollect_server.recall.model.statement import StatementKind, StatementSpan
 from recollect_server.recall.model.word_codes import QuestionPieces, WordCodes
-from recollect_server.text.languages import speaks_of_asker
+from recollect_server.text.languages import is_of_now, says_it_lasts, speaks_of_asker
 
 _ASKING, _CALLING = ("?", "？", "؟"), ("!", "！")
 _QUOTED = re.compile('["“”«»„「」]')
 _CODED = re.compile(r"[{}\[\]<>=_/\\|]")
-_FORM = "/4"  # of what is read of a message: of another one all are read again
-LEAST = 0.65
-"""Probability that a sentence is of a class, from which on it is kept."""
+_FORM = "/5"  # of what is read of a message: of another one all are read again
+LEAST, LEAST_INSTRUCTION = 0.65, 0.8
+"""Probability that a sentence says something lasting, from which on it is kept: of an instruction
+more is asked, for a task that is taken for one governs every answer.
+"""
 
 
 def marks_of(sentence: str) -> NDArray[np.float32]:
@@ -44,11 +46,13 @@ def marks_of(sentence: str) -> NDArray[np.float32]:
         ":" in sentence or "：" in sentence,
         min(len(sentence.encode()), LONGEST) / LONGEST,
         sum(map(str.isdigit, sentence)) / len(sentence),
+        says_it_lasts(sentence),
+        is_of_now(sentence),
     )
     return np.array(shown, np.float32)
 
 
-MARKS = 8
+MARKS = 10
 """Number of the marks of a sentence's writing."""
 _PLACES = 3
 """Numbers that say where a piece stands in its sentence."""
@@ -172,7 +176,7 @@ class StatementClassifier:
             for it, kind, none in zip(
                 sentences, kinds.tolist(), chances[:, 0].tolist(), strict=True
             )
-            if 1 - none >= LEAST
+            if 1 - none >= (LEAST_INSTRUCTION if kind == StatementKind.INSTRUCTION else LEAST)
         ]
 
     def is_talk(self, message: str, pieces: QuestionPieces) -> bool:
