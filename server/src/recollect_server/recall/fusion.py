@@ -41,7 +41,8 @@ _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 # them (`docs/decisions/ranking.md`).
 _GRACE = 7 * DAY  # events of a day are mentioned within a week
 _FADING = 10 * DAY
-_BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
+_SLOWLY = 0.4  # of it, within that week
+_BESIDE, _BESIDE_RELATIVE = 0.8, 0.6  # what counts of a time beside the one that is named
 _LOOKING_BACK = 1.15  # "yesterday I bought a canoe", on the day behind the one that is named
 _REACH = 120  # places beyond which exp(-places / 3) adds nothing that a float holds
 _SEEDS = 5  # conversations whose topic others are compared with
@@ -352,12 +353,14 @@ def dates_of(question: Question, messages: MessageLegs) -> Array:
     """Return 1 in a time that the question names, somewhat less right behind it, then less and
     less; 0 if it names none. Somewhat more than 1 of a message that names that day itself.
 
-    Events of a day are mentioned within a week; a question about "yesterday" means messages of
-    that day.
+    Events of a day are mentioned within a week, the sooner the likelier; a question about
+    "yesterday" means messages of that day.
     """
     nearest = np.zeros(len(messages.time))
     for it in question.dates:
-        gap = np.maximum(0, np.maximum(it.begin - messages.time, messages.time - it.end - _GRACE))
+        behind = np.maximum(0, messages.time - it.end)
+        behind -= (1 - _SLOWLY) * np.minimum(behind, _GRACE)
+        gap = np.maximum(it.begin - messages.time, behind)
         inside = (messages.time >= it.begin) & (messages.time < it.end)
         beside = _BESIDE_RELATIVE if it.is_relative else _BESIDE
         nearest = np.maximum(nearest, np.where(inside, 1.0, beside * np.exp(-gap / _FADING)))
