@@ -46,7 +46,7 @@ from recollect_server.recall.search import Found, Search
 from recollect_server.recall.word_matches import compare, met_words
 from recollect_server.text.analysis import tokenizer_of
 from recollect_server.text.snippets import CHUNK, LENGTH, PassageFinder, passage_at, plain
-from recollect_server.text.text import is_question, sentences
+from recollect_server.text.text import asks
 from recollect_server.text.words import NO_TERMS, QueryTerms
 
 log = structlog.get_logger("recollect.recall")
@@ -410,11 +410,6 @@ class Results:
         shown = Search(self._index).showable(best, self._scope)
         at = {identity: place for place, identity in enumerate(shown.ids.tolist())}
         return [shown[at[identity]] for identity in best.tolist() if identity in at], by_words
-
-
-def asks(content: str) -> bool:
-    """Return whether a sentence of a message asks."""
-    return any(map(is_question, sentences(content)))
 
 
 def is_reply(message: Message, asking: Message) -> bool:

@@ -27,7 +27,7 @@ from recollect_server.text.languages import speaks_of_asker
 _ASKING, _CALLING = ("?", "？", "؟"), ("!", "！")
 _QUOTED = re.compile('["“”«»„「」]')
 _CODED = re.compile(r"[{}\[\]<>=_/\\|]")
-_FORM = "/4"  # of what is read of a message: of another one all are read again
+_FORM = "/5"  # of what is read of a message: of another one all are read again
 LEAST = 0.65
 """Probability that a sentence is of a class, from which on it is kept."""
 
