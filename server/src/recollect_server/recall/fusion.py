@@ -63,6 +63,8 @@ on household notes in eight languages (`docs/decisions/languages.md`).
 """
 _OF_WORDS = ("keyword", "keyword_z", "keyword_window", "keyword_before", "keyword_after")
 _ABOVE = ("conversation_keyword",)
+_FIRST = 5  # hits that a standing instruction stands among
+_STEP = 2e-9  # between two scores that stay apart once they are rounded
 _LEAST_ODDS = 1e-12  # a score so low may be rounded to 0
 SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
@@ -260,6 +262,17 @@ def with_titles(fused: Fused, titled: NDArray[np.bool_]) -> Fused:
         return fused
     behind = SOFTNESS * np.log(np.maximum(fused.conversations, _LEAST_ODDS))
     return Fused(fused.messages, _odds(behind + IDENTIFIER * titled))
+
+
+def with_instruction(fused: Fused, governing: NDArray[np.bool_]) -> Fused:
+    """Return the scores with the message whose standing instruction governs the answer among the
+    first `_FIRST`: in the last of these places, unless it has a better one.
+    """
+    if not governing.any() or len(governing) < _FIRST:
+        return fused
+    last = np.sort(fused.messages)[-_FIRST] + _STEP
+    lifted = np.where(governing, np.maximum(fused.messages, last), fused.messages)
+    return Fused(lifted, fused.conversations)
 
 
 def z(columns: Array, like: Array | None = None) -> Array:

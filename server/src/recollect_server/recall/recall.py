@@ -39,6 +39,7 @@ from recollect_server.recall.candidates import (
 )
 from recollect_server.recall.embedding.texts import text_of
 from recollect_server.recall.meaning import Meaning, Scans
+from recollect_server.recall.occasions import StandingInstructions
 from recollect_server.recall.proposals import Request
 from recollect_server.recall.retrieval import gather
 from recollect_server.recall.retrievers import Array
@@ -473,6 +474,7 @@ class Recall:
         self._space = space
         self._identities = identities
         self._meaning = meaning
+        self._instructions = StandingInstructions(space, meaning)
 
     @property
     def _index(self) -> Index:
@@ -495,7 +497,18 @@ class Recall:
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
         most = 2 * limits.most + _SPARE
         now = self._space.clock()
-        request = Request(query, scope, most, now, _EMBEDDED, zone=zone, is_typed=True)
+        # a least score ends the hits at the first that lacks it
+        instructions = None if limits.least else self._instructions.places
+        request = Request(
+            query,
+            scope,
+            most,
+            now,
+            _EMBEDDED,
+            zone=zone,
+            is_typed=True,
+            instructions=instructions,
+        )
         try:
             index = self._index
             with index.until(deadline):
