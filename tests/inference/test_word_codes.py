@@ -213,6 +213,12 @@ def test_what_is_about_something_else_is_as_near_by_either_model(
             "The cello, since I was six.",
             "It rains again.",
         ),
+        (
+            "Where did Anna meet her husband?",
+            "ok so where did you meet your husband",
+            "on a boat of all things",
+            "we painted the fence",
+        ),
     ],
 )
 def test_what_was_asked_belongs_to_the_reply(
@@ -244,7 +250,10 @@ def test_only_the_pieces_of_sentences_that_ask_are_marked(
     for model, text, first, expected in (
         (embedder, "Anna: It was late. Did you sleep?", 6, "did you sleep ?"),
         (embedder, "Did you sleep? I did not.", 0, "did you sleep ?"),
+        (embedder, "Anna: It was late. did you sleep", 6, "did you sleep"),
+        (embedder, "when I slept it was late", 0, ""),
         (second, "今天很冷。你冷吗", 0, "你冷吗"),
+        (second, "es ist kalt. wo wohnst du", 0, "wo wohnst du"),
         (embedder, "No questions here.", 0, ""),
     ):
         of = codes(model, text).tobytes()

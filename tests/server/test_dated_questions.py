@@ -269,6 +269,60 @@ def test_a_time_of_all_that_is_stored_makes_no_message_fit(
     assert set(service.found("2025")) == {fitting, named, *others}
 
 
+ALIKE = {
+    # a question of a day, and two messages that answer it alike
+    "What did I cook on 4 January?": (
+        "I cooked lentil soup for the children.",
+        "I cooked a mushroom risotto for the children.",
+    ),
+    "What did Tom say about the budget on 4 January?": (
+        "Tom said that the budget is too small.",
+        "Tom said that the budget was approved.",
+    ),
+    "Where did I go running on 4 January?": (
+        "I went running along the river.",
+        "I went running in the forest.",
+    ),
+    "Which film did we see on 4 January?": (
+        "We saw the film about the whales.",
+        "We saw the film about the old pianist.",
+    ),
+}
+BESIDES = (
+    "The weather is grey.",
+    "The bakery was closed.",
+    "My phone is slow.",
+    "The train is late.",
+)
+
+
+def _wait_until_read(client: Client) -> None:
+    until(lambda: not client.recall.search("anything").degraded)
+
+
+def test_what_was_said_on_the_day_that_is_named_comes_before_what_was_said_in_its_week(
+    start_server: Start,
+) -> None:
+    server = start_server(embedder="onnx")
+    with Client(server.target) as connected:
+        connected.admin.create_space("turned")
+    wrong: list[str] = []
+    for space, turn in (("default", 1), ("turned", -1)):
+        with Client(server.target, space=space) as connected:
+            alike = [it[::turn] for it in ALIKE.values()]
+            of_days = {4: [first for first, _ in alike], 9: [second for _, second in alike]}
+            for day in range(1, 21):
+                server.clock.now = int(datetime(2026, 1, day, 9, tzinfo=UTC).timestamp() * 1000)
+                texts = [BESIDES[day % len(BESIDES)], *of_days.get(day, [])]
+                connected.conversations.create("web", messages=[*map(Message.user, texts)])
+            _wait_until_read(connected)
+            for question in ALIKE:
+                best = connected.recall.search(question).hits[0]
+                if best.date.day != 4:
+                    wrong.append(f"{space}: {question} {best.snippet}")
+    assert wrong == []
+
+
 @each(
     ("question", "text"),
     [

@@ -55,6 +55,22 @@ def test_a_question_that_its_sender_goes_on_from_has_no_reply(service: Service) 
     assert 500 < len(reply.text) <= 600
 
 
+def test_a_question_without_a_mark_brings_its_reply_and_a_clause_like_it_none(
+    service: Service,
+) -> None:
+    for asking, telling in (
+        ("where did you two meet", "where we meet is a secret"),
+        ("wo habt ihr euch kennengelernt", "wo wir uns kennengelernt haben weiß keiner"),
+    ):
+        it = service.create().id
+        service.append(it, user(asking, sender="Ben"), user(REPLY, sender="Anna"))
+        other = service.create().id
+        service.append(other, user(telling, sender="Ben"), user("Fine.", sender="Anna"))
+        hits = [hit for hit in service.search(asking).hits if hit.sequence == 2]
+        replies = {hit.conversation_id: hit.after.text for hit in hits}
+        assert (replies[it], replies[other]) == (REPLY, "")
+
+
 def test_what_is_redacted_or_beyond_the_period_is_no_reply(
     service: Service, clock: MovableClock, talk: str
 ) -> None:

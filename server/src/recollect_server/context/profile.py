@@ -23,18 +23,18 @@ from recollect_server.kernel.space.space import Space
 from recollect_server.kernel.space.turns import read_several
 from recollect_server.recall.embedding.statements import read_statements
 from recollect_server.recall.meaning import Meaning
-from recollect_server.recall.model.statement import ProfileStatement, StatementSpan, by_turns
+from recollect_server.recall.model.statement import (
+    ProfileStatement,
+    StatementSpan,
+    by_turns,
+    statement_key,
+)
 from recollect_server.recall.vectors.file import VectorsUnavailable
 from recollect_server.text.text import one_line
 
 _READ = 200  # statements that are read, in the order in which they get room
 _SURE = (0.8, 0.6)
 """Probabilities from which statements are read, and get room, before others."""
-
-
-def _key(conversation_id: str, sequence: int, start: int) -> str:
-    """Return the key of a statement in the ledger of anchors: no anchor's key has a slash."""
-    return f"profile/{conversation_id}/{sequence}/{start}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class UserProfile:
         now on. Raises ConversationNotFound, StatementNotFound, RequestIdReused, DataUnavailable.
         """
         self._space.read(conversation_id)  # it is there
-        place = _key(conversation_id, sequence, start)
+        place = statement_key(conversation_id, sequence, start)
         request = key_of("RemoveProfileStatement", request_id, {"place": place})
         if self._anchors.is_done(request):
             return
@@ -136,7 +136,9 @@ class UserProfile:
             content, sender = texts.get((it.conversation_id, it.line), ("", ""))
             start = it.statement.start
             text = one_line(content[start : it.statement.end])
-            if (until := forgotten.get(_key(it.conversation_id, it.line, start))) is not None:
+            if (
+                until := forgotten.get(statement_key(it.conversation_id, it.line, start))
+            ) is not None:
                 left_out[text.lower()] = max(until, left_out.get(text.lower(), 0))
             elif text and text.lower() not in by_text:
                 by_text[text.lower()] = ProfileStatement(
@@ -162,7 +164,7 @@ class UserProfile:
             for statement in read_statements(it.statements)
             if as_of is None
             or it.time <= as_of
-            or _key(it.conversation_id, it.line, statement.start) in forgotten
+            or statement_key(it.conversation_id, it.line, statement.start) in forgotten
         ]
         every.sort(key=lambda it: sum(it.statement.probability < sure for sure in _SURE))
         return every[:_READ]

@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from itertools import chain
 from math import log1p
 
-from recollect_server.recall.model.statement import ProfileStatement
+from recollect_server.recall.model.statement import SURE_INSTRUCTION, ProfileStatement
 from recollect_server.text.languages import (
     ASKER_WORDS,
     EVERYDAY_WORDS,
@@ -21,10 +21,6 @@ from recollect_server.text.text import UNSPACED_RUN, normal_form, pairs
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"(?<=[^.!?\s] )(?!I\b)[A-Z]")
 """A capital within a sentence: a message that names somebody is of them."""
-_SURE = 0.97
-"""Probability from which an instruction is sure to be one: a task that was taken for one has words
-in common with the questions about it.
-"""
 _STEM = 6  # characters of a word that endings leave alone, for the most part
 _LONG, _FEW = 120, 3
 """Characters of a message, and words with a subject, that one has at the most which leans on what
@@ -70,7 +66,7 @@ def by_occasion(instructions: Sequence[ProfileStatement], question: str) -> list
 
     def place(at: int) -> tuple[bool, float]:
         share = weight(words[at] & of_question) / weight(words[at]) if words[at] else 0.0
-        return instructions[at].probability < _SURE, -share
+        return instructions[at].probability < SURE_INSTRUCTION, -share
 
     return [instructions[at] for at in sorted(range(len(words)), key=place)]
 

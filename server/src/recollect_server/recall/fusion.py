@@ -41,7 +41,8 @@ _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 # them (`docs/decisions/ranking.md`).
 _GRACE = 7 * DAY  # events of a day are mentioned within a week
 _FADING = 10 * DAY
-_BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
+_SLOWLY = 0.4  # of it, within that week
+_BESIDE, _BESIDE_RELATIVE = 0.8, 0.6  # what counts of a time beside the one that is named
 _LOOKING_BACK = 1.15  # "yesterday I bought a canoe", on the day behind the one that is named
 _REACH = 120  # places beyond which exp(-places / 3) adds nothing that a float holds
 _SEEDS = 5  # conversations whose topic others are compared with
@@ -64,6 +65,8 @@ on household notes in eight languages (`docs/decisions/languages.md`).
 """
 _OF_WORDS = ("keyword", "keyword_z", "keyword_window", "keyword_before", "keyword_after")
 _ABOVE = ("conversation_keyword",)
+_FIRST = 5  # hits that a standing instruction stands among
+_STEP = 2e-9  # between two scores that stay apart once they are rounded
 _LEAST_ODDS = 1e-12  # a score so low may be rounded to 0
 SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
@@ -263,6 +266,17 @@ def with_titles(fused: Fused, titled: NDArray[np.bool_]) -> Fused:
     return Fused(fused.messages, _odds(behind + IDENTIFIER * titled))
 
 
+def with_instruction(fused: Fused, governing: NDArray[np.bool_]) -> Fused:
+    """Return the scores with the message whose standing instruction governs the answer among the
+    first `_FIRST`: in the last of these places, unless it has a better one.
+    """
+    if not governing.any() or len(governing) < _FIRST:
+        return fused
+    last = np.sort(fused.messages)[-_FIRST] + _STEP
+    lifted = np.where(governing, np.maximum(fused.messages, last), fused.messages)
+    return Fused(lifted, fused.conversations)
+
+
 def z(columns: Array, like: Array | None = None) -> Array:
     """Return each row less its mean, by its standard deviation: its own, or those of `like`. 0
     where nothing is known.
@@ -354,12 +368,14 @@ def dates_of(question: Question, messages: MessageLegs) -> Array:
     """Return 1 in a time that the question names, somewhat less right behind it, then less and
     less; 0 if it names none. Somewhat more than 1 of a message that names that day itself.
 
-    Events of a day are mentioned within a week; a question about "yesterday" means messages of
-    that day.
+    Events of a day are mentioned within a week, the sooner the likelier; a question about
+    "yesterday" means messages of that day.
     """
     nearest = np.zeros(len(messages.time))
     for it in question.dates:
-        gap = np.maximum(0, np.maximum(it.begin - messages.time, messages.time - it.end - _GRACE))
+        behind = np.maximum(0, messages.time - it.end)
+        behind -= (1 - _SLOWLY) * np.minimum(behind, _GRACE)
+        gap = np.maximum(it.begin - messages.time, behind)
         inside = (messages.time >= it.begin) & (messages.time < it.end)
         beside = _BESIDE_RELATIVE if it.is_relative else _BESIDE
         nearest = np.maximum(nearest, np.where(inside, 1.0, beside * np.exp(-gap / _FADING)))

@@ -39,7 +39,7 @@ from recollect_server.recall.postings import KeywordScores
 from recollect_server.recall.retrievers import Values
 from recollect_server.recall.search import Search
 from recollect_server.recall.vectors.scan import Scores
-from recollect_server.text.ranking import Bm25, Counts, among, conversation_bm25, union
+from recollect_server.text.ranking import Bm25, Counts, among, conversation_bm25, highest, union
 from recollect_server.text.text import is_gibberish, normal_form
 from recollect_server.text.words import MAX_TEXT, QueryTerms
 
@@ -53,6 +53,8 @@ _NOTES = 0.5  # what BM25 of a conversation's notes counts beside BM25 of all it
 _DATED = 100  # messages of a time that the question names, by each leg
 SCORED = 1500
 """Messages whose words are scored. For the others, found by their meaning, words count nothing."""
+_GOVERNS = 0.35
+"""Cosine from which on the nearest standing instruction governs the answer to a question."""
 _NO_IDS = np.zeros(0, np.int64)
 Hides = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
@@ -75,6 +77,8 @@ class Request:
     """Time zone of the dates in the query."""
     is_typed: bool = False
     """True if somebody types it: its last word may be the beginning of a word."""
+    instructions: Callable[[], Sequence[tuple[str, int]]] | None = None
+    """Returns the conversation and the line of each message with a standing instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,8 @@ class Query:
     """As in Request."""
     is_typed: bool = False
     """As in Request."""
+    instructions: Callable[[], Sequence[tuple[str, int]]] | None = None
+    """As in Request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,8 @@ class Proposals:
     """Ids of messages, ascending, that name a day that the question names: "yesterday" on the day
     behind it.
     """
+    governing: NDArray[np.int64]
+    """The message with the standing instruction that governs the answer; none without one."""
     late: dict[str, str]
     """Reasons why less was found by meaning than could be."""
 
@@ -176,6 +184,7 @@ def read(index: Index, request: Request) -> Query:
         hides=request.hides,
         zone=request.zone,
         is_typed=request.is_typed,
+        instructions=request.instructions,
     )
 
 
@@ -227,7 +236,9 @@ def propose(
             dated, keyword = _dated(index, query, words, scans, keyword)
             looking_back = _looking_back(index, query)
     deadline.check()
-    messages = union(best - 1, best, best + 1, near, dated, looking_back, all_named(named))
+    governing = _governing(index, query, scans) if scans else _NO_IDS
+    of_words = union(best - 1, best, best + 1)
+    messages = union(of_words, near, dated, looking_back, all_named(named), governing)
     messages = messages[~among(messages, hidden)]
     return Proposals(
         messages,
@@ -243,6 +254,7 @@ def propose(
         named,
         unsaid,
         looking_back,
+        governing,
         late,
     )
 
@@ -334,6 +346,25 @@ def _near(scans: Scans, hidden: int) -> tuple[NDArray[np.int64], NDArray[np.int6
     """
     near = np.sort(_fits(scans.messages.nearest(_MESSAGES + hidden)))
     return near, union(_fits(scans.abbreviations.nearest(_ABBREVIATIONS)) >> SEQUENCE_BITS)
+
+
+def _governing(index: Index, query: Query, scans: Scans) -> NDArray[np.int64]:
+    """Return the message with the standing instruction that is nearest to the question, if it is
+    near.
+    """
+    places = query.instructions() if query.instructions else ()
+    if not places:
+        return _NO_IDS
+    numbers = index.conversations.numbers([*{name for name, _ in places}])
+    ids = union(
+        np.array(
+            [(numbers[name] << SEQUENCE_BITS) + line for name, line in places if name in numbers],
+            np.int64,
+        )
+    )
+    scores, _ = scans.messages.of(ids)
+    near = scores.cosines >= _GOVERNS
+    return scores.ids[near][highest(scores.cosines[near], 1)]
 
 
 def _fits(scores: Scores) -> NDArray[np.int64]:

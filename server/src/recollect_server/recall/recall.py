@@ -39,6 +39,7 @@ from recollect_server.recall.candidates import (
 )
 from recollect_server.recall.embedding.texts import text_of
 from recollect_server.recall.meaning import Meaning, Scans
+from recollect_server.recall.occasions import StandingInstructions
 from recollect_server.recall.proposals import Request
 from recollect_server.recall.retrieval import gather
 from recollect_server.recall.retrievers import Array
@@ -46,7 +47,7 @@ from recollect_server.recall.search import Found, Search
 from recollect_server.recall.word_matches import compare, met_words
 from recollect_server.text.analysis import tokenizer_of
 from recollect_server.text.snippets import CHUNK, LENGTH, PassageFinder, passage_at, plain
-from recollect_server.text.text import is_question, sentences
+from recollect_server.text.text import asks
 from recollect_server.text.words import NO_TERMS, QueryTerms
 
 log = structlog.get_logger("recollect.recall")
@@ -412,11 +413,6 @@ class Results:
         return [shown[at[identity]] for identity in best.tolist() if identity in at], by_words
 
 
-def asks(content: str) -> bool:
-    """Return whether a sentence of a message asks."""
-    return any(map(is_question, sentences(content)))
-
-
 def is_reply(message: Message, asking: Message) -> bool:
     """Return whether a message that follows one which asks is by somebody else."""
     return (message.role, message.sender) != (asking.role, asking.sender)
@@ -478,6 +474,7 @@ class Recall:
         self._space = space
         self._identities = identities
         self._meaning = meaning
+        self._instructions = StandingInstructions(space, meaning)
 
     @property
     def _index(self) -> Index:
@@ -500,7 +497,18 @@ class Recall:
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
         most = 2 * limits.most + _SPARE
         now = self._space.clock()
-        request = Request(query, scope, most, now, _EMBEDDED, zone=zone, is_typed=True)
+        # a least score ends the hits at the first that lacks it
+        instructions = None if limits.least else self._instructions.places
+        request = Request(
+            query,
+            scope,
+            most,
+            now,
+            _EMBEDDED,
+            zone=zone,
+            is_typed=True,
+            instructions=instructions,
+        )
         try:
             index = self._index
             with index.until(deadline):

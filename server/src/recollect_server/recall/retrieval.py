@@ -39,6 +39,7 @@ from recollect_server.recall.fusion import (
     fuse,
     unsaid,
     with_identifiers,
+    with_instruction,
     with_titles,
 )
 from recollect_server.recall.identifiers import shares
@@ -343,7 +344,8 @@ def _rank(
     order = fuse(question, evidence.of_messages, evidence.compared, sections, match)
     named = shares(messages.ids, proposals.named)
     order = with_identifiers(order, evidence.of_messages, named)
-    order = _rounded(with_titles(order, among(evidence.numbers, proposals.titled)))
+    order = with_titles(order, among(evidence.numbers, proposals.titled))
+    order = _rounded(with_instruction(order, among(messages.ids, proposals.governing)))
     # "today" is said in passing, and a time of all that is stored is a word that everything has
     if (
         not query.is_everything

@@ -16,6 +16,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from recollect_server.text.openings import opens_as_question
+
 # Han, Hiragana, Katakana, Hangul, Bopomofo, their extensions and half-width forms; Thai, Lao,
 # Khmer, Myanmar.
 _UNSPACED = (
@@ -278,7 +280,6 @@ CLOSING = "\"'”’»)]」』）"
 _QUESTION_MARKS = ("?", "？", "؟")
 # Particles that end a question without a mark: of Chinese, and of polite Japanese and Korean.
 _PARTICLES = ("吗", "嗎", "ですか", "ますか", "ませんか", "습니까", "나요", "까요")
-_MAY_ASK = re.compile("|".join(map(re.escape, _QUESTION_MARKS + _PARTICLES)))
 
 
 def sentence_ends(text: str) -> list[int]:
@@ -290,15 +291,21 @@ def sentence_ends(text: str) -> list[int]:
     return [match.end() for match in SENTENCE_END.finditer(text) if not _continues(text, match)]
 
 
-def may_ask(text: str) -> bool:
-    """Return whether a text has what ends a question somewhere."""
-    return _MAY_ASK.search(text) is not None
-
-
 def is_question(sentence: str) -> bool:
-    """Return whether a sentence ends with a question mark, or a particle that stands for it."""
+    """Return whether a sentence ends with a question mark, or a particle that stands for it, or
+    begins as a question that has no mark.
+    """
     end = sentence.rstrip(f"{CLOSING}!！ \n")
-    return end.endswith(_QUESTION_MARKS) or end.rstrip("。.").endswith(_PARTICLES)
+    return (
+        end.endswith(_QUESTION_MARKS)
+        or end.rstrip("。.").endswith(_PARTICLES)
+        or opens_as_question(sentence)
+    )
+
+
+def asks(text: str) -> bool:
+    """Return whether a sentence of a text asks."""
+    return any(map(is_question, sentences(text)))
 
 
 def sentences(text: str) -> list[str]:

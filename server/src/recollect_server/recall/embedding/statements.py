@@ -15,7 +15,7 @@ from recollect_server.recall.model.embedder import Embedder
 from recollect_server.recall.model.questions import written as written_ranges
 from recollect_server.recall.model.statement import StatementKind, StatementSpan
 from recollect_server.recall.vectors.store import Coded, VectorStore
-from recollect_server.text.text import may_ask
+from recollect_server.text.text import asks
 
 _AT_ONCE = 128  # texts of a turn
 NO_FACTS: Mapping[str, str] = MappingProxyType({})
@@ -96,7 +96,7 @@ class StatementFinder:
             first = len(text.text) - len(text.content)  # behind the name of the sender
             if is_users and (own := embedder.statements(text.text, first, codes)):
                 statements[number] = written(own, first)
-            if may_ask(text.content) and (ranges := embedder.asking(text.text, first, codes)):
+            if asks(text.content) and (ranges := embedder.asking(text.text, first, codes)):
                 asking[number] = written_ranges(ranges)
         plan.store.add_statements(statements, asking, facts)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.kernel.domain.message import Message, Role
-from recollect_server.text.text import may_ask
+from recollect_server.text.text import asks
 
 DIMENSIONS = 384
 """Length of every vector: that of all-MiniLM-L6-v2. A model with another length is refused."""
@@ -18,18 +18,18 @@ USER, ASSISTANT, TOOL = 1, 2, 3
 _ROLES = {Role.USER: USER, Role.ASSISTANT: ASSISTANT, Role.TOOL: TOOL}
 _WORD = re.compile(r"\w+")
 ASKS = 4
-"""Mark of a message that may ask something."""
+"""Mark of a message that asks something."""
 _NAME = 3  # bits before that of the name
 
 
 def marks_of(message: Message) -> int:
-    """Return the role (`USER`, `ASSISTANT`, `TOOL`), `ASKS` if it may ask something, and a hash of
+    """Return the role (`USER`, `ASSISTANT`, `TOOL`), `ASKS` if it asks something, and a hash of
     the sender's first name.
     """
     name = _WORD.search(message.sender.lower())
     return (
         _ROLES[message.role]
-        | ASKS * may_ask(message.content)
+        | ASKS * asks(message.content)
         | (name_hash(name.group()) if name else 0) << _NAME
     )
 

@@ -4,6 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+SURE_INSTRUCTION = 0.97
+"""Probability from which an instruction is sure to be one: a task that was taken for one has words
+in common with the questions about it.
+"""
+
 
 class StatementKind(IntEnum):
     """Subject of a statement; the values are the contract's numbers."""
@@ -49,6 +54,11 @@ class ProfileStatement:
     """Its first character in the message's content."""
     probability: float
     sender: str = ""
+
+
+def statement_key(conversation_id: str, sequence: int, start: int) -> str:
+    """Return the key of a statement in the ledger of anchors: no anchor's key has a slash."""
+    return f"profile/{conversation_id}/{sequence}/{start}"
 
 
 def by_turns(statements: Iterable[ProfileStatement]) -> list[ProfileStatement]:

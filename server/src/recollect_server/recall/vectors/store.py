@@ -412,7 +412,7 @@ class VectorStore:
     # Statements -----------------------------------------------------------------------------------
 
     def coded(self, model: int, through: int, most: int) -> list[Coded]:
-        """Return texts of users, and those that may ask, that have codes, with numbers above one,
+        """Return texts of users, and those that ask, that have codes, with numbers above one,
         in order.
         """
         query = (
