@@ -209,7 +209,10 @@ def pack_cold(
             for fitting in (unit, summarized(unit, form.recalled)):
                 if not fitting or (fitting is not unit and turn in stood_for):
                     continue
-                tokens, frame = cost(fitting), sources.price(name, [*of[name], *fitting])
+                tokens, before = cost(fitting), of[name]
+                if tokens - frames[name] > left:  # whatever its source takes: that is dear to price
+                    continue
+                frame = sources.price(name, [*before, *fitting])
                 if tokens + frame - frames[name] <= left:
                     packed += fitting
                     of[name] += fitting
