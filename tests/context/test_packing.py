@@ -301,7 +301,7 @@ def test_messages_are_recalled_in_their_order_and_a_shorter_one_still_fits() -> 
 
 
 def test_the_source_of_a_message_that_cannot_fit_is_not_priced() -> None:
-    class Counting(Form):
+    class PriceCounter(Form):
         priced = 0
 
         def source(self, source: Source) -> int:
@@ -309,7 +309,7 @@ def test_the_source_of_a_message_that_cannot_fit_is_not_priced() -> None:
             return super().source(source)
 
     long = [[candidate(at, A_TOKEN * 500)] for at in range(10, 40)]
-    form = Counting()
+    form = PriceCounter()
     packed, _ = pack_cold(
         Past([[candidate(2, "x")], *long], about=ABOUT), 80, "", form, frozenset()
     )

@@ -137,9 +137,9 @@ def test_of_a_bounded_question_the_first_tokens_count(embedder: Embedder) -> Non
 
 
 def test_a_question_in_other_capitals_and_spaces_is_not_embedded_again(embedder: Embedder) -> None:
-    asked = embedder.ask("Which  disk is full?")
-    assert embedder.ask("which DISK is full?") is asked
-    assert embedder.ask("which disk is full") is not asked  # a sign is a piece of its own
+    first = embedder.ask("Which  disk is full?")
+    assert embedder.ask("which DISK is full?") is first
+    assert embedder.ask("which disk is full") is not first  # a sign is a piece of its own
 
 
 def test_a_question_in_other_letters_has_its_own_words(embedder: Embedder) -> None:

@@ -331,10 +331,8 @@ class Embedder:
         model = self._loaded()
         encoding = _encoding(model, text)
         pieces = self._pieces(model, encoding.ids[:most], model.question_marks)[:_QUESTION]
-        words: list[str] = []
-        if self.word_codes is not None:
-            offsets = encoding.offsets[: len(pieces[0]) - len(model.question_marks) - 1]
-            words = [text[slice(*it)].lower() for it in _words_at(text, offsets)]
+        count = len(pieces[0]) - len(model.question_marks) - 1 if self.word_codes is not None else 0
+        words = [text[slice(*it)].lower() for it in _words_at(text, encoding.offsets[:count])]
         # What the model reads, and not the text: capitals and spaces change neither. The same
         # pieces may be of words in other letters, which have other rarities.
         name = hashlib.blake2b(f"{pieces} {words}".encode(), digest_size=16).digest()
