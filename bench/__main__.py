@@ -42,6 +42,7 @@ BENCHMARKS = (
     Short("worst_search", "--messages 10000 --questions 1"),
     Short("beside", "--rounds 1 --messages 2000 --searches 10 --calls 200 --words"),
     Short("meaning", "--rounds 1 --calls 500"),
+    Short("embedding", "--rounds 1 --messages 200"),
     Short("languages", "--words"),
     Short("household", "--half learn --languages de"),
     Short("newcomers", "--words --half learn"),

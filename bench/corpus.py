@@ -9,7 +9,7 @@ it comes back to, as real ones do.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server.kernel.domain.conversation import Began
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.lines import Entry, Stamp, encode
+from recollect_server.kernel.log.lines import Entry, Stamp, encode, tag_of
 from recollect_server.text.languages import STOP_WORDS
 
 VOCABULARY = 200_000
@@ -203,8 +203,16 @@ def write_conversation(data_dir: Path, made: Made) -> str:
     folder = FolderStore(data_dir / "default" / "conversations")
     folder.create()
     name = conversation_id(made.number)
-    folder.path(name).write_bytes(b"".join(encode(entry) for entry in _entries(name, made)))
+    folder.path(name).write_bytes(marked(name, _entries(name, made)))
     return name
+
+
+def marked(name: str, entries: Iterable[Entry]) -> bytes:
+    """Return the lines of a log as a server writes them, each with its mark: of a log whose lines
+    have none a server reads the first one too, at each reading.
+    """
+    tag = tag_of(name)
+    return b"".join(encode(entry, f"{line}{tag}") for line, entry in enumerate(entries, 1))
 
 
 def conversation_id(number: int) -> str:

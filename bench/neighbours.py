@@ -31,6 +31,7 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server.kernel.index import checking as index
 from recollect_server.kernel.index.file import NAME
+from recollect_server.recall.vectors import checking as vectors
 
 from bench.append import text
 from bench.calls import alongside, answer_of
@@ -209,6 +210,8 @@ class Beside:
         while len(index.state_of(folder).lines) < len(self._conversations):
             time.sleep(0.2)  # between two looks
         yield
+        if vectors.state_of(folder).lines == index.state_of(folder).lines:
+            raise SystemExit("all was embedded before the calls were over: take more messages")
 
     @contextmanager
     def notes(self) -> Iterator[None]:

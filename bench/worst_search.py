@@ -33,11 +33,11 @@ from recollect_server.kernel.domain.conversation import Abbreviated, Began, Titl
 from recollect_server.kernel.domain.message import Message, Role
 from recollect_server.kernel.index.file import NAME
 from recollect_server.kernel.log.folder import FolderStore
-from recollect_server.kernel.log.lines import Entry, Stamp, encode
+from recollect_server.kernel.log.lines import Entry, Stamp
 from recollect_server.recall.vectors.file import NAME as VECTORS
 from recollect_server.text.languages import STOP_WORDS
 
-from bench.corpus import Corpus, Made, conversation_id
+from bench.corpus import Corpus, Made, conversation_id, marked
 from bench.figures import Figure, Goal
 from bench.search import LIMIT, until_whole
 from bench.servers import recollect, resident_bytes
@@ -101,7 +101,7 @@ def write(data_dir: Path, corpus: Lopsided) -> None:
     folder.create()
     for made in corpus:
         name = conversation_id(made.number)
-        folder.path(name).write_bytes(b"".join(encode(entry) for entry in _entries(name, made)))
+        folder.path(name).write_bytes(marked(name, _entries(name, made)))
 
 
 def _entries(name: str, made: Made) -> Iterator[Entry]:

@@ -18,6 +18,7 @@ from bench import (
     corpus,
     dialogue,
     drops,
+    embedding,
     insight,
     meaning,
     packing,
@@ -227,6 +228,12 @@ def test_postgres_runs_with_embedded_messages_and_watched_spaces(
 def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
     meaning.main(["--rounds", "1", "--calls", "16", "--callers", "2", "--pause", "0"])
     assert "found by meaning after" in capsys.readouterr().out
+
+
+def test_embedding_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = embedding.main(["--rounds", "1", "--messages", "8"])
+    assert "embeds" in capsys.readouterr().out
+    assert all(it.value > 0 for it in figures)
 
 
 TINY = {

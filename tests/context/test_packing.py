@@ -18,6 +18,7 @@ from recollect_server.context.context import (
     Context,
     Limits,
     Packed,
+    Source,
     Sources,
     Tier,
 )
@@ -297,6 +298,24 @@ def test_messages_are_recalled_in_their_order_and_a_shorter_one_still_fits() -> 
     assert [it.sequence for it in packed.dropped] == [2]
     assert packed.used == 5 + packed.reserved
     assert sequences(packed_cold([long, short], 300).packed) == [2, 4]
+
+
+def test_the_source_of_a_message_that_cannot_fit_is_not_priced() -> None:
+    class PriceCounter(Form):
+        priced = 0
+
+        def source(self, source: Source) -> int:
+            self.priced += 1
+            return super().source(source)
+
+    long = [[candidate(at, A_TOKEN * 500)] for at in range(10, 40)]
+    form = PriceCounter()
+    packed, _ = pack_cold(
+        Past([[candidate(2, "x")], *long], about=ABOUT), 80, "", form, frozenset()
+    )
+    assert sequences(packed.packed) == [2]
+    assert len(packed.dropped) == len(long)
+    assert form.priced <= 2  # with its abbreviation and without
 
 
 def test_what_is_shown_elsewhere_is_not_recalled() -> None:

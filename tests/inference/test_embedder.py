@@ -136,6 +136,21 @@ def test_of_a_bounded_question_the_first_tokens_count(embedder: Embedder) -> Non
     assert bounded.tobytes() == embedder.question(long, 100).tobytes(), "the one that is kept"
 
 
+def test_a_question_in_other_capitals_and_spaces_is_not_embedded_again(embedder: Embedder) -> None:
+    first = embedder.ask("Which  disk is full?")
+    assert embedder.ask("which DISK is full?") is first
+    assert embedder.ask("which disk is full") is not first  # a sign is a piece of its own
+
+
+def test_a_question_in_other_letters_has_its_own_words(embedder: Embedder) -> None:
+    with_accent, without = embedder.ask("Where is the café?"), embedder.ask("Where is the cafe?")
+    assert np.array_equal(with_accent.vector, without.vector)
+    assert with_accent.words is not None
+    assert without.words is not None
+    assert "café" in with_accent.words.words
+    assert "cafe" in without.words.words
+
+
 def test_the_end_of_a_long_text_is_in_its_vectors(embedder: Embedder) -> None:
     filler = "We talked about the weather and the garden. " * 60
     (question,) = embedder.embed(["The password of the safe is written under the violin."])

@@ -209,12 +209,16 @@ def pack_cold(
             for fitting in (unit, summarized(unit, form.recalled)):
                 if not fitting or (fitting is not unit and turn in stood_for):
                     continue
-                tokens, frame = cost(fitting), sources.price(name, [*of[name], *fitting])
-                if tokens + frame - frames[name] <= left:
+                own_tokens, there = cost(fitting) - frames[name], of[name]
+                # to price a source is dear: not where its messages alone are too long
+                if (
+                    own_tokens <= left
+                    and own_tokens + (frame := sources.price(name, [*there, *fitting])) <= left
+                ):
                     packed += fitting
-                    of[name] += fitting
+                    there += fitting
                     places.update(it.place for it in unit)
-                    left -= tokens + frame - frames[name]
+                    left -= own_tokens + frame
                     frames[name] = frame
                     if fitting is not unit:
                         stood_for.add(turn)

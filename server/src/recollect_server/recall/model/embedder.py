@@ -251,12 +251,13 @@ class Embedder:
         one.
         """
         model = self._loaded()
-        return self._cut(model, text, model.passage_marks)
-
-    def _cut(self, model: _Model, text: str, marks: Piece, most: int | None = None) -> list[Piece]:
         # As a batch: for one text alone the library keeps Python's global lock, for a MiB almost a
         # second.
-        ids = model.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids[:most]
+        encoded = model.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
+        return self._pieces(model, encoded.ids, model.passage_marks)
+
+    @staticmethod
+    def _pieces(model: _Model, ids: list[int], marks: Piece) -> list[Piece]:
         count = max(1, -(-(len(ids) - OVERLAP) // (PIECE - OVERLAP)))
         length = -(-(len(ids) + (count - 1) * OVERLAP) // count)
         starts = [
@@ -328,20 +329,24 @@ class Embedder:
         pieces, or of more than `most` tokens, only the first ones count.
         """
         model = self._loaded()
-        pieces = self._cut(model, text, model.question_marks, most)[:_QUESTION]
-        # The same pieces may be of words in other letters, which have other rarities.
-        name = hashlib.blake2b(f"{pieces} {text}".encode(), digest_size=16).digest()
+        encoding = _encoding(model, text)
+        pieces = self._pieces(model, encoding.ids[:most], model.question_marks)[:_QUESTION]
+        count = len(pieces[0]) - len(model.question_marks) - 1 if self.word_codes is not None else 0
+        words = [text[slice(*it)].lower() for it in _words_at(text, encoding.offsets[:count])]
+        # What the model reads, and not the text: capitals and spaces change neither. The same
+        # pieces may be of words in other letters, which have other rarities.
+        name = hashlib.blake2b(f"{pieces} {words}".encode(), digest_size=16).digest()
         with self._guard:
             if (cached := self._questions.get(name)) is not None:
                 self._questions.move_to_end(name)
                 return cached
-        answer = self._asked(model, text, pieces)
+        answer = self._asked(model, pieces, words)
         answer.vector.flags.writeable = False
         with self._guard:
             self._questions.keep(name, answer)
         return answer
 
-    def _asked(self, model: _Model, text: str, pieces: list[Piece]) -> AskedWith:
+    def _asked(self, model: _Model, pieces: list[Piece], words: list[str]) -> AskedWith:
         if len(pieces) > 1:
             embedded, parts = self._embed_pieces(model, pieces)
             vectors = self._centred(model, embedded, model.question_centre)
@@ -356,8 +361,6 @@ class Embedder:
             states = answer[1][0, len(model.question_marks) : -1] if self.word_codes else vector[:0]
         if self.word_codes is None:
             return AskedWith(vector, None)
-        offsets = _encoding(model, text).offsets[: len(states)]
-        words = [text[slice(*it)].lower() for it in _words_at(text, offsets)]
         return AskedWith(vector, self.word_codes.question(words, states))
 
     def _without_form(self, question: NDArray[np.float32]) -> NDArray[np.float32]:
