@@ -341,6 +341,14 @@ def test_an_abbreviation_is_recalled_whole_or_not_at_all() -> None:
         assert packed.used <= budget
 
 
+def test_a_conversation_whose_messages_do_not_fit_brings_nothing() -> None:
+    units = [[candidate(2, "x", conversation=THERE)], [candidate(4, A_TOKEN * 500)]]
+    packed, about = pack_cold(Past(units, about=ABOUT), 200, "", Form(), frozenset())
+    alone, _ = pack_cold(Past(units[:1], about=ABOUT), 200, "", Form(), frozenset())
+    assert [*about] == [THERE]
+    assert packed.used == alone.used
+
+
 def test_sources_are_chronological_and_their_messages_in_reading_order() -> None:
     mixed = [
         candidate(at, "x", conversation=there) for at in (300, 4, 3, 200) for there in (THERE, HERE)

@@ -28,7 +28,7 @@ CONVERSATIONS = 20
 QUESTION = "Which disk is full?"
 MOST = {
     "append": (154, 43),
-    "search": (1985, 63),
+    "search": (1977, 63),
     "context": (4370, 67),
     "load": (122, 37),
     "delete": (385, 65),

@@ -191,7 +191,7 @@ def pack_cold(
     sources = Sources(about, own, form.source)
     packed: list[Candidate] = []
     dropped = list(past.dropped)
-    of: defaultdict[str, list[Candidate]] = defaultdict(list)
+    of: dict[str, list[Candidate]] = {}
     """The messages that are packed of each conversation."""
     frames: defaultdict[str, int] = defaultdict(int)
     """Tokens of what is said of each beside its messages."""
@@ -209,14 +209,14 @@ def pack_cold(
             for fitting in (unit, summarized(unit, form.recalled)):
                 if not fitting or (fitting is not unit and turn in stood_for):
                     continue
-                own_tokens, there = cost(fitting) - frames[name], of[name]
+                own_tokens, them = cost(fitting) - frames[name], [*of.get(name, ()), *fitting]
                 # to price a source is dear: not where its messages alone are too long
                 if (
                     own_tokens <= left
-                    and own_tokens + (frame := sources.price(name, [*there, *fitting])) <= left
+                    and own_tokens + (frame := sources.price(name, them)) <= left
                 ):
                     packed += fitting
-                    there += fitting
+                    of[name] = them
                     places.update(it.place for it in unit)
                     left -= own_tokens + frame
                     frames[name] = frame

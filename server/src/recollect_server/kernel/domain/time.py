@@ -174,7 +174,8 @@ class Deadline:
 
     def check(self) -> None:
         """Raise CallerGone or DeadlineExceeded if the work is to end."""
-        self.check_caller()
+        if self._cancelled:
+            raise CallerGone
         if time.monotonic() >= self._end:
             raise DeadlineExceeded(self._seconds)
 
