@@ -29,7 +29,7 @@ QUESTION = "Which disk is full?"
 MOST = {
     "append": (154, 43),
     "search": (1977, 63),
-    "context": (4370, 67),
+    "context": (4347, 67),
     "load": (122, 37),
     "delete": (385, 65),
 }
