@@ -211,10 +211,7 @@ def pack_cold(
                     continue
                 own_tokens, them = cost(fitting) - frames[name], [*of.get(name, ()), *fitting]
                 # to price a source is dear: not where its messages alone are too long
-                if (
-                    own_tokens <= left
-                    and own_tokens + (frame := sources.price(name, them)) <= left
-                ):
+                if own_tokens <= left and own_tokens + (frame := sources.price(name, them)) <= left:
                     packed += fitting
                     of[name] = them
                     places.update(it.place for it in unit)
