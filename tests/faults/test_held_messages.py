@@ -536,6 +536,23 @@ def test_a_space_whose_title_was_refused_rests_and_is_not_closed(
     assert service.rename(name, "Title", request_id="r").title == "Title"
 
 
+def test_a_conversation_whose_title_was_refused_is_redacted_once_the_disk_accepts_it(
+    server: RunningServer, enter: Enter, disk: Disk
+) -> None:
+    service = enter(server.target, "named")
+    name = service.conversation_of("my secret is plum", "ok")
+    disk.refuse("pwrite", "rename")
+    assert code_of(partial(service.rename, name, "Title", request_id="r")) == "UNAVAILABLE"
+    disk.restore()
+    sequence = service.load(name).messages[0].sequence
+    service.conversations.RedactMessage(
+        RedactMessageRequest(conversation_id=name, sequence=sequence)
+    )
+    assert service.load(name).messages[0].content != "my secret is plum"
+    service.append(name, user("and then?"), request_id="a")
+    assert [it.content for it in service.load(name).messages][1:] == ["ok", "and then?"]
+
+
 def test_a_space_at_rest_that_cannot_be_woken_keeps_what_it_holds(
     server: RunningServer, enter: Enter, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

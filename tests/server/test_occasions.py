@@ -1,11 +1,17 @@
 """Standing instructions are found by their occasion."""
 
-from recollect import Client, Message
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from recollect import Client, DateRange, Message
 
 from tests.conftest import Start
 from tests.waiting import until
 
 INSTRUCTION = "Always include exact dates when I ask about deadlines."
+QUESTION = "When is the final submission due?"
 TALK = [
     f"The final {it} of the report is due soon, said Carol."
     for it in (
@@ -31,12 +37,84 @@ def test_a_question_of_its_occasion_finds_a_standing_instruction_behind_the_best
             client.conversations.create("web", messages=[Message.user(it)])
         until(lambda: not client.recall.search("anything").degraded)
         until(lambda: client.recall.get_profile().statements)
-        question = "When is the final submission due?"
-        hits = client.recall.search(question).hits
+        hits = client.recall.search(QUESTION).hits
         assert [it.conversation_id for it in hits].index(here) == 4
         statement = client.recall.get_profile().statements[0]
         client.recall.remove_profile_statement(here, statement.sequence, statement.start)
-        left_out = [it.conversation_id for it in client.recall.search(question).hits]
+        left_out = [it.conversation_id for it in client.recall.search(QUESTION).hits]
         assert here not in left_out[:5]
         other = client.recall.search("What did Carol say of the print?").hits
         assert here not in [it.conversation_id for it in other[:5]]
+
+
+@pytest.fixture
+def client(start_server: Start) -> Iterator[Client]:
+    with Client(start_server(embedder="onnx").target) as client:
+        yield client
+
+
+def _told(client: Client, channel: str, day: int) -> str:
+    return client.conversations.create(
+        channel,
+        messages=[Message.user(INSTRUCTION, timestamp=datetime(2026, 3, day, tzinfo=UTC))],
+    ).id
+
+
+def _talk(client: Client) -> list[str]:
+    day = datetime(2026, 3, 20, tzinfo=UTC)
+    return [
+        client.conversations.create("web", messages=[Message.user(it, timestamp=day)]).id
+        for it in TALK
+    ]
+
+
+def _is_read(client: Client) -> None:
+    until(lambda: not client.recall.search("anything").degraded)
+    until(lambda: client.recall.get_profile().statements)
+
+
+def test_an_instruction_outside_the_scope_of_a_search_is_no_hit(client: Client) -> None:
+    elsewhere, talk = _told(client, "telegram", 2), _talk(client)
+    _is_read(client)
+    scopes: list[dict[str, Any]] = [
+        {"channel": "web"},
+        {"conversation_id": talk[0]},
+        {"date_range": DateRange(start=datetime(2026, 3, 10, tzinfo=UTC))},
+    ]
+    for scope in scopes:
+        answer = client.recall.search(QUESTION, **scope)
+        assert answer.hits
+        assert elsewhere not in {it.conversation_id for it in answer.hits}, scope
+        assert elsewhere not in {it.conversation_id for it in answer.results}, scope
+
+
+def test_of_two_instructions_the_one_within_the_scope_governs(client: Client) -> None:
+    _told(client, "web", 2)
+    within = client.conversations.create(
+        "web",
+        messages=[
+            Message.user(
+                "Always say the exact weekday when I ask about deadlines.",
+                timestamp=datetime(2026, 3, 20, tzinfo=UTC),
+            )
+        ],
+    ).id
+    _talk(client)
+    _is_read(client)
+    until(lambda: len(client.recall.get_profile().statements) == 2)
+    since = DateRange(start=datetime(2026, 3, 10, tzinfo=UTC))
+    hits = client.recall.search(QUESTION, date_range=since).hits
+    assert [it.conversation_id for it in hits].index(within) == 4
+
+
+def test_a_copy_of_a_removed_instruction_governs_no_more(client: Client) -> None:
+    copies = {_told(client, "web", 2), _told(client, "web", 3)}
+    _talk(client)
+    _is_read(client)
+    (statement,) = client.recall.get_profile().statements
+    client.recall.remove_profile_statement(
+        statement.conversation_id, statement.sequence, statement.start
+    )
+    assert not client.recall.get_profile().statements
+    hits = client.recall.search(QUESTION).hits
+    assert copies.isdisjoint(it.conversation_id for it in hits[:5])

@@ -6,12 +6,14 @@ read from the transcripts each time something changed, so a redacted or deleted 
 once.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from recollect_server.anchors.service import Anchors, KeptAnchors
 from recollect_server.kernel.domain.errors import (
+    DataUnavailable,
     IndexUnavailable,
     StatementNotFound,
     StorageUnavailable,
@@ -24,10 +26,11 @@ from recollect_server.kernel.space.turns import read_several
 from recollect_server.recall.embedding.statements import read_statements
 from recollect_server.recall.meaning import Meaning
 from recollect_server.recall.model.statement import (
+    SURE_INSTRUCTION,
     ProfileStatement,
+    StatementKind,
     StatementSpan,
     by_turns,
-    statement_key,
 )
 from recollect_server.recall.vectors.file import VectorsUnavailable
 from recollect_server.text.text import one_line
@@ -35,6 +38,13 @@ from recollect_server.text.text import one_line
 _READ = 200  # statements that are read, in the order in which they get room
 _SURE = (0.8, 0.6)
 """Probabilities from which statements are read, and get room, before others."""
+_LAG = 3.0
+"""Seconds in which searches may lack a new instruction: every statement is read for it."""
+
+
+def _key(conversation_id: str, sequence: int, start: int) -> str:
+    """Return the key of a statement in the ledger of anchors: no anchor's key has a slash."""
+    return f"profile/{conversation_id}/{sequence}/{start}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,7 @@ class UserProfile:
         self._anchors = anchors
         self._meaning = meaning
         self._read: tuple[object, list[ProfileStatement]] = (None, [])
+        self._enough: tuple[object, float] = (None, 0.0)
         self._removals = 0
         self._ledger = space.part(KeptAnchors).ledger
         for event in (Redacted, Deleted, Unindexed, Reloaded, Resting):
@@ -91,12 +102,30 @@ class UserProfile:
             raise IndexUnavailable(str(error)) from error
         return statements
 
+    def instructions(self) -> list[tuple[str, int]]:
+        """Return the conversation and the line of each message with an instruction that is sure to
+        be one; one of the last seconds may lack. Empty where nothing can be read.
+        """
+        marks = self._removals, self._ledger.version
+        read_at, until = self._enough
+        if read_at != marks or time.monotonic() >= until:
+            try:
+                self.statements()
+            except DataUnavailable:
+                return []
+            self._enough = marks, time.monotonic() + _LAG
+        return [
+            (it.conversation_id, it.sequence)
+            for it in self._read[1]
+            if it.kind is StatementKind.INSTRUCTION and it.probability >= SURE_INSTRUCTION
+        ]
+
     def leave_out(self, conversation_id: str, sequence: int, start: int, request_id: str) -> None:
         """Leave a statement, and every copy of it that was said until now, out of the profile from
         now on. Raises ConversationNotFound, StatementNotFound, RequestIdReused, DataUnavailable.
         """
         self._space.read(conversation_id)  # it is there
-        place = statement_key(conversation_id, sequence, start)
+        place = _key(conversation_id, sequence, start)
         request = key_of("RemoveProfileStatement", request_id, {"place": place})
         if self._anchors.is_done(request):
             return
@@ -136,9 +165,7 @@ class UserProfile:
             content, sender = texts.get((it.conversation_id, it.line), ("", ""))
             start = it.statement.start
             text = one_line(content[start : it.statement.end])
-            if (
-                until := forgotten.get(statement_key(it.conversation_id, it.line, start))
-            ) is not None:
+            if (until := forgotten.get(_key(it.conversation_id, it.line, start))) is not None:
                 left_out[text.lower()] = max(until, left_out.get(text.lower(), 0))
             elif text and text.lower() not in by_text:
                 by_text[text.lower()] = ProfileStatement(
@@ -164,7 +191,7 @@ class UserProfile:
             for statement in read_statements(it.statements)
             if as_of is None
             or it.time <= as_of
-            or statement_key(it.conversation_id, it.line, statement.start) in forgotten
+            or _key(it.conversation_id, it.line, statement.start) in forgotten
         ]
         every.sort(key=lambda it: sum(it.statement.probability < sure for sure in _SURE))
         return every[:_READ]

@@ -236,7 +236,7 @@ def propose(
             dated, keyword = _dated(index, query, words, scans, keyword)
             looking_back = _looking_back(index, query)
     deadline.check()
-    governing = _governing(index, query, scans) if scans else _NO_IDS
+    governing = _governing(index, query, scans, hidden) if scans else _NO_IDS
     of_words = union(best - 1, best, best + 1)
     messages = union(of_words, near, dated, looking_back, all_named(named), governing)
     messages = messages[~among(messages, hidden)]
@@ -348,9 +348,11 @@ def _near(scans: Scans, hidden: int) -> tuple[NDArray[np.int64], NDArray[np.int6
     return near, union(_fits(scans.abbreviations.nearest(_ABBREVIATIONS)) >> SEQUENCE_BITS)
 
 
-def _governing(index: Index, query: Query, scans: Scans) -> NDArray[np.int64]:
-    """Return the message with the standing instruction that is nearest to the question, if it is
-    near.
+def _governing(
+    index: Index, query: Query, scans: Scans, hidden: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the message in the scope with the standing instruction that is nearest to the
+    question, if it is near.
     """
     places = query.instructions() if query.instructions else ()
     if not places:
@@ -362,8 +364,13 @@ def _governing(index: Index, query: Query, scans: Scans) -> NDArray[np.int64]:
             np.int64,
         )
     )
+    ids = ids[~among(ids, hidden)]
+    if query.within is not None:
+        ids = ids[among(ids >> SEQUENCE_BITS, query.within)]
     scores, _ = scans.messages.of(ids)
     near = scores.cosines >= _GOVERNS
+    if query.scope.timed:
+        near &= among(scores.ids, Search(index).showable(scores.ids, query.scope).ids)
     return scores.ids[near][highest(scores.cosines[near], 1)]
 
 

@@ -6,7 +6,7 @@ part that has the words, or that is nearest to the question in meaning.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 
@@ -39,7 +39,6 @@ from recollect_server.recall.candidates import (
 )
 from recollect_server.recall.embedding.texts import text_of
 from recollect_server.recall.meaning import Meaning, Scans
-from recollect_server.recall.occasions import StandingInstructions
 from recollect_server.recall.proposals import Request
 from recollect_server.recall.retrieval import gather
 from recollect_server.recall.retrievers import Array
@@ -474,7 +473,13 @@ class Recall:
         self._space = space
         self._identities = identities
         self._meaning = meaning
-        self._instructions = StandingInstructions(space, meaning)
+        self._instructions: Callable[[], Sequence[tuple[str, int]]] = list
+
+    def govern_by(self, instructions: Callable[[], Sequence[tuple[str, int]]]) -> None:
+        """Have the standing instruction that governs the answer among the first hits of a question:
+        of messages that the function names, by conversation and line, the nearest to it.
+        """
+        self._instructions = instructions
 
     @property
     def _index(self) -> Index:
@@ -498,7 +503,7 @@ class Recall:
         most = 2 * limits.most + _SPARE
         now = self._space.clock()
         # a least score ends the hits at the first that lacks it
-        instructions = None if limits.least else self._instructions.places
+        instructions = None if limits.least else self._instructions
         request = Request(
             query,
             scope,

@@ -169,13 +169,19 @@ class Redactions:
             return self._answer(logs, name, after, event, cursor, duplicate=False)
 
     def _settled(self, conversation_id: str) -> ConversationState:
-        """Return the state of a conversation of which nothing is pending."""
+        """Return the state of a conversation of which nothing is pending. One whose log refused a
+        title alone goes on from there.
+        """
         state = self._parts.writes.end(conversation_id)
-        if stuck := self._parts.pending.of(conversation_id):
+        stuck = self._parts.pending.of(conversation_id)
+        if stuck and stuck.batches:
             raise StorageUnavailable(
                 f"the transcript cannot be written yet: {stuck.reason}. Messages of it are held: try"
                 " again"
             )
+        if stuck:
+            self._parts.pending.release(conversation_id)
+            self._parts.states.keep(state)
         return state
 
     def _as_indexed(

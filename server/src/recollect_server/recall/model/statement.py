@@ -56,11 +56,6 @@ class ProfileStatement:
     sender: str = ""
 
 
-def statement_key(conversation_id: str, sequence: int, start: int) -> str:
-    """Return the key of a statement in the ledger of anchors: no anchor's key has a slash."""
-    return f"profile/{conversation_id}/{sequence}/{start}"
-
-
 def by_turns(statements: Iterable[ProfileStatement]) -> list[ProfileStatement]:
     """Return statements in the order in which they get room: the first instructions, then in turns
     one of each kind; of a kind those first that come first.

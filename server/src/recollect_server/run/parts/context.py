@@ -22,6 +22,7 @@ def read(opening: Opening) -> None:
     space, live, meaning = opening.space, opening.live, opening.service(Meaning)
     anchors, counts = Anchors(space), opening.give(ContextCounts(space))
     profile = UserProfile(space, meaning, anchors)
+    opening.service(Recall).govern_by(profile.instructions)
     builder = ContextBuilder(
         space,
         meaning,
