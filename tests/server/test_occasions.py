@@ -53,7 +53,7 @@ def client(start_server: Start) -> Iterator[Client]:
         yield client
 
 
-def _told(client: Client, channel: str, day: int) -> str:
+def _instructed(client: Client, channel: str, day: int) -> str:
     return client.conversations.create(
         channel,
         messages=[Message.user(INSTRUCTION, timestamp=datetime(2026, 3, day, tzinfo=UTC))],
@@ -74,7 +74,7 @@ def _is_read(client: Client) -> None:
 
 
 def test_an_instruction_outside_the_scope_of_a_search_is_no_hit(client: Client) -> None:
-    elsewhere, talk = _told(client, "telegram", 2), _talk(client)
+    elsewhere, talk = _instructed(client, "telegram", 2), _talk(client)
     _is_read(client)
     scopes: list[dict[str, Any]] = [
         {"channel": "web"},
@@ -89,7 +89,7 @@ def test_an_instruction_outside_the_scope_of_a_search_is_no_hit(client: Client) 
 
 
 def test_of_two_instructions_the_one_within_the_scope_governs(client: Client) -> None:
-    _told(client, "web", 2)
+    _instructed(client, "web", 2)
     within = client.conversations.create(
         "web",
         messages=[
@@ -108,7 +108,7 @@ def test_of_two_instructions_the_one_within_the_scope_governs(client: Client) ->
 
 
 def test_a_copy_of_a_removed_instruction_governs_no_more(client: Client) -> None:
-    copies = {_told(client, "web", 2), _told(client, "web", 3)}
+    copies = {_instructed(client, "web", 2), _instructed(client, "web", 3)}
     _talk(client)
     _is_read(client)
     (statement,) = client.recall.get_profile().statements
