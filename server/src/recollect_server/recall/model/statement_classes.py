@@ -161,7 +161,9 @@ class StatementClassifier:
             (2 * hidden + size, len(StatementKind) + 1),
             (size, 2),
         ]:
-            raise ValueError("the weights of its statements are not of its word codes")
+            raise ValueError(
+                "the weights of its statements are not of its word codes, or of another version"
+            )
         self.identity = blake2b(file, digest_size=8).hexdigest() + codes.identity + _FORM
 
     def statements(self, sentences: Sequence[OwnSentence]) -> list[StatementSpan]:
