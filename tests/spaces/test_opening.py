@@ -308,6 +308,7 @@ def test_words_of_a_closed_space_are_embedded_and_it_rests_again(
     until(
         lambda: "waits" in spaces.names() and "waits" not in {it.name for it in spaces.open_now()}
     )
+    assert vectors.state_of(folder).vectors == len(messages)
 
 
 @pytest.mark.parametrize("in_call", [True, False])
