@@ -1,11 +1,13 @@
 """Standing instructions are found by their occasion."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Client, DateRange, Message
+from recollect import Client, DateRange, Message, Unavailable
 
 from tests.conftest import Start
 from tests.waiting import until
@@ -118,3 +120,37 @@ def test_a_copy_of_a_removed_instruction_governs_no_more(client: Client) -> None
     assert not client.recall.get_profile().statements
     hits = client.recall.search(QUESTION).hits
     assert copies.isdisjoint(it.conversation_id for it in hits[:5])
+
+
+def test_a_search_alone_finds_an_instruction_of_just_now(client: Client) -> None:
+    _talk(client)
+    until(lambda: not client.recall.search(QUESTION).degraded)  # has read that there is none
+    here = _instructed(client, "web", 21)
+    until(lambda: client.recall.search(QUESTION).hits[4].conversation_id == here)
+    assert client.recall.get_profile().statements
+
+
+def test_a_search_answers_while_the_profile_cannot_be_read(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(embedder="onnx")
+    with Client(server.target) as client:
+        here = _instructed(client, "web", 2)
+        _talk(client)
+        _is_read(client)
+        path = server.data_dir / "default" / "conversations" / f"{here}.jsonl"
+        path.rename(tmp_path / "away")
+        path.mkdir()  # it cannot be read, and is not gone
+        _instructed(client, "web", 3)  # so that all are read anew
+
+        def is_unreadable() -> bool:
+            with suppress(Unavailable):
+                client.recall.get_profile()
+                return False
+            return True
+
+        until(is_unreadable)
+        hits = client.recall.search(QUESTION).hits
+        path.rmdir()
+        (tmp_path / "away").rename(path)
+        assert hits
